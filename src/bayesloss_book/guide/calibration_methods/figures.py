@@ -54,7 +54,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
     for j, (method, (colour, marker, _)) in enumerate(list(STYLES.items())[1:-1]):
         rows = [(i, p) for i, p in enumerate(order) if (*p, method) in table.index]
         found = table.loc[[(*p, method) for _, p in rows]]
-        heights = [-i + 0.3 - 0.15 * j for i, _ in rows]
+        heights = [-i + 0.36 - 0.12 * j for i, _ in rows]
         look = style(colour, marker, markersize=4.5, linewidth=1.0, label=NAMES[method])
         axis.errorbar(1e3 * found["mean"], heights, xerr=2e3 * found["error"], **look)
     axis.axvline(0, color="black", linewidth=0.8)
