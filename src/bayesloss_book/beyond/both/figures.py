@@ -153,7 +153,7 @@ def draw_regrets(stored: pd.DataFrame) -> Figure:
             error = (by_data.var() / by_data.size().to_numpy()[:, None]).sum() ** 0.5 / len(by_data)
             look = style(*STYLES[name], markersize=8, label=METHODS[name])
             axis.errorbar(places + 0.06 * (j - 2.5), by_data.mean().mean(), error, **look)
-        axis.set(yscale="log", ylim=(0.01, 3000), ylabel="regret, ten thousandths", title=f"{n} labels")
+        axis.set(yscale="log", ylim=(0.01, 3000), ylabel="regret (1/10,000)", title=f"{n} labels")
     panels[-1].set_xticks(places, [f"{ratio} : 1" for ratio in RATIOS])
     panels[-1].set(xlabel="cost of a missed case : cost of a false alarm")
     legend_above(figure, panels[0], ncols=3)
