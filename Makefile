@@ -175,7 +175,7 @@ LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
 
 $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
-	@echo "Installing the locked dependencies into .venv: 1.5 GB, a minute or more."
+	@echo "Installing the locked dependencies into .venv: 1.5 GB, half a minute or more."
 	$(PYTHON) -m venv .venv
 	$(LOCKED) -r requirements-torch-cpu.lock 2>/dev/null || $(LOCKED) -r requirements-torch.lock
 	$(LOCKED) -r requirements-uv.lock && $(UV) -r requirements.lock || $(LOCKED) -r requirements.lock

@@ -32,7 +32,7 @@ _READ: list[tuple[str, ...]] = []
 
 def read(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Keep what a page has to find, for as long as the build lives."""
-    app.builder.indexer = None  # of the theme's search, which none reads
+    app.builder.indexer = None  # type: ignore[attr-defined]  # of the search that none reads
     _READ.extend(_found(doctree, app.builder.get_target_uri(docname)))
     # The search page, which is written last, shows the formulas in it: it has to load MathJax.
     app.env.get_domain("math").data["has_equations"]["search"] = True

@@ -3,8 +3,7 @@
 Nothing of it is typed by hand. From what a cell shows, the names in its code are followed
 backwards through the page: to the functions that made it, the parameters, and the stored results
 with their provenance. A caption that names another function than the one that drew is a warning,
-so the build fails. What records provenance elsewhere (Sumatra, DVC) says which run made a file, not
-which lines of a page made a figure.
+so the build fails. Sumatra and DVC say which run made a file, not which lines made a figure.
 """
 
 import ast
@@ -28,8 +27,6 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
-
-PACKAGES = ("bayesloss", "bayesloss_book")
 # What every page uses says nothing about one figure.
 EVERYWHERE = {f"bayesloss_book.{name}" for name in ("figures", "ledger.checks", "stores.results")}
 # Parameters that say where and on how many cores, not what comes out.
@@ -101,7 +98,7 @@ class Code:
             thing = self._resolve(node)
             if inspect.isfunction(thing) or inspect.isclass(thing):
                 home = thing.__module__
-                if home.startswith(PACKAGES) and home not in EVERYWHERE:
+                if home.startswith("bayesloss") and home not in EVERYWHERE:
                     found.append(f"{home}.{thing.__qualname__}")
         return found
 

@@ -9,10 +9,9 @@ versions on every system, and writes five files that pip takes with `--require-h
     requirements-lab.lock      what the extra `lab` needs besides: JupyterLab, for `make lab`
     requirements-uv.lock       uv itself, which installs the first of them in a sixth of pip's time
 
-To raise a version, change its pin first; to raise all, delete the locks. PyTorch's CPU wheels are
-on an index of its own: their sums stand beside those of PyPI's, so pip may take either. Where that
-index cannot be reached, the sums of the present lock stay, as long as the version does. uv resolves
-and sums; it would not set PyTorch apart, nor put each package into one lock.
+To raise a version, change its pin first; to raise all, delete the locks. PyTorch's CPU wheels have
+an index and a lock of their own: out of reach, the lock stays, as long as the version does. uv
+resolves and sums; it would not set PyTorch apart, nor put each package into one lock.
 """
 
 import re
@@ -22,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("book", "pdf", "test", "cluster")  # of `requirements.lock`
-LOCKS = tuple(f"requirements{kind}.lock" for kind in ("", "-torch", "-extras", "-lab"))
+LOCKS = [ROOT / f"requirements{kind}.lock" for kind in ("", "-torch", "-extras", "-lab")]
 CPU_LOCK = ROOT / "requirements-torch-cpu.lock"
 TORCH = re.compile(r"^(torch$|nvidia-|cuda-|triton$)")
 PYPY = "== 'pypy'"  # left out, as PyTorch is for CPython
@@ -47,8 +46,7 @@ def compile_(*arguments: str, asked: str | None = None) -> str:
 
 def main() -> None:
     """Write the files."""
-    paths = [ROOT / name for name in LOCKS]
-    before = "".join(path.read_text("utf-8") for path in paths if path.exists())
+    before = "".join(path.read_text("utf-8") for path in LOCKS if path.exists())
     pins = ROOT / "_build" / "pins.txt"
     pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(before).values()))
     whole = compile_("--all-extras", "--constraint", str(pins))
@@ -59,7 +57,7 @@ def main() -> None:
     for name, match in blocks(whole).items():
         file = 1 if TORCH.match(name) else 0 if name in usual else 3 if name in lab else 2
         files[file].append(match[0])
-    for path, packages in zip(paths, files, strict=True):
+    for path, packages in zip(LOCKS, files, strict=True):
         path.write_text("\n".join([*packages, ""]), "utf-8")
         print(f"{path.name}: {len(packages)} packages")
     Path(ROOT, "requirements-uv.lock").write_text(compile_("--no-deps", asked="uv"), "utf-8")

@@ -162,6 +162,7 @@ def main() -> None:
     given = parser.parse_args()
     stored = json.loads(STORE.read_text("utf-8")) if STORE.exists() else []
     done = {tuple(entry["fault"]) for entry in stored}
+    STORE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "_build"))

@@ -148,12 +148,12 @@ def draw_regrets(stored: pd.DataFrame) -> Figure:
     for axis, n in zip(np.atleast_1d(panels), sizes, strict=True):
         part = stored[stored["n"] == n]
         for j, name in enumerate(shown):
-            by_data = part.groupby("data")[[f"{name}_{ratio}" for ratio in RATIOS]]
+            by_data = (1e4 * part[[f"{name}_{ratio}" for ratio in RATIOS]]).groupby(part["data"])
             # Each kind of data counts alike.
             error = (by_data.var() / by_data.size().to_numpy()[:, None]).sum() ** 0.5 / len(by_data)
             look = style(*STYLES[name], markersize=8, label=METHODS[name])
             axis.errorbar(places + 0.06 * (j - 2.5), by_data.mean().mean(), error, **look)
-        axis.set(yscale="log", ylim=(1e-6, 0.3), ylabel="regret, LHG's (28)", title=f"{n} labels")
+        axis.set(yscale="log", ylim=(0.01, 3000), ylabel="regret (1/10,000)", title=f"{n} labels")
     panels[-1].set_xticks(places, [f"{ratio} : 1" for ratio in RATIOS])
     panels[-1].set(xlabel="cost of a missed case : cost of a false alarm")
     legend_above(figure, panels[0], ncols=3)
