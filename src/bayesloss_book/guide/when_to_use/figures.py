@@ -9,7 +9,7 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.guide.when_to_use.summary import averages
 
 STYLES = {  # colour, marker, as on `calibration_methods` where that has the method
-    "paper's recipe": (COLOURS["ISGP"], "o"),
+    "W&N's EM": (COLOURS["ISGP"], "o"),
     "our calibrator": ("black", "*"),
     "isotonic": (COLOURS["PAVA"], "^"),
     "boosting": (COLOURS["data"], "<"),
@@ -18,18 +18,20 @@ STYLES = {  # colour, marker, as on `calibration_methods` where that has the met
     "GP": (COLOURS["GP"], "X"),
     "logistic CV": (COLOURS["Linear"], "s"),
 }
+NAMES = {"paper's recipe": "W&N's EM"}  # where the stores have others
 
 
 def draw_probabilities(results: pd.DataFrame) -> Figure:
     """The classifiers' log losses less that of logistic regression, a row a table."""
-    losses = averages(results, "log_loss")
+    losses, rows = averages(results, "log_loss"), results.groupby("data")["rows"].first()
+    losses = losses.loc[sorted(losses.index, key=lambda data: (", " in data, rows[data]))]
+    losses.index = [data + f" ({rows[data]:,})" * (", " not in data) for data in losses.index]
     figure, axis = subplots(figsize=(5.6, 8.4))
-    gaps = 1e3 * losses.sub(losses["logistic CV"], axis=0)
-    _draw(axis, gaps.drop(columns="logistic CV"), at=0)
+    gap = 1e3 * losses.sub(losses["logistic CV"], axis=0).rename(columns=NAMES)
+    _draw(axis, gap.drop(columns="logistic CV"), at=0)
     axis.set_xscale("symlog", linthresh=10)
-    axis.set_xlim(1.5 * gaps.min(axis=None), 1.5 * gaps.max(axis=None))
     axis.xaxis.set_major_formatter("{x:.0f}")
-    axis.set(xlabel="log loss less logistic CV's (millinats)")
+    axis.set(xlabel="log loss less logistic CV, millinats", xlim=1.5 * gap.stack().quantile([0, 1]))
     return figure
 
 
@@ -50,8 +52,7 @@ def draw_seconds(results: pd.DataFrame) -> Figure:
     for axis, task in zip(axes, ("classification", "regression"), strict=True):
         for method, taken in results[results["task"] == task].groupby("method", sort=False):
             if method in STYLES:
-                colour, marker = STYLES[method]
-                median = taken.groupby("rows")["seconds"].median()
+                median, (colour, marker) = taken.groupby("rows")["seconds"].median(), STYLES[method]
                 axis.plot(median, marker, color=colour, markersize=5, alpha=0.85, label=method)
         axis.set(xscale="log", yscale="log", ylabel=f"seconds, {task}")
         axis.xaxis.set_major_formatter("{x:,.0f}")
@@ -66,8 +67,7 @@ def _draw(axis: Axes, table: pd.DataFrame, *, at: float) -> None:
     places = [-i for i in range(len(table))]
     for method, (colour, marker) in STYLES.items():
         if method in table:
-            (dots,) = axis.plot(table[method], places, marker, color=colour, label=method)
-            dots.set(markersize=5, alpha=0.85)
+            axis.plot(table[method], places, marker, c=colour, label=method, ms=5, alpha=0.85)
     axis.axvline(at, color="black", linewidth=1)
     axis.set_yticks(places, [data.replace("_", " ") for data in table.index], fontsize=9)
     axis.set_ylim(-len(table) + 0.5, 0.5)
