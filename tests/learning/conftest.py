@@ -5,11 +5,19 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map_only
 
 from bayesloss.learning.weights.linear_scores import LinearScores
 
 _INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
+
+
+def _changed(change, value):
+    """What an operation is given or gives, with its tensors changed; PyTorch's trees are slow."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([_changed(change, each) for each in value])
+    return value
 
 
 class _There(torch.Tensor):
@@ -74,7 +82,14 @@ class SecondDevice(TorchDispatchMode):
         kwargs, name = dict(kwargs or {}), function.overloadpacket.__name__
         if not types and kwargs.get("device") is None:  # of the processor
             return function(*args, **kwargs)
-        given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
+        given, first = [], bool(args) and isinstance(args[0], _There)
+
+        def held(each):
+            given.append(each)
+            return each.held if isinstance(each, _There) else each
+
+        args = _changed(held, args)
+        kwargs = {each: _changed(held, value) for each, value in kwargs.items()}
         inside = there = any(isinstance(each, _There) for each in given)
         mixed = any(each.ndim and not isinstance(each, _There) for each in given)
         if any(each.is_meta and not isinstance(each, _There) for each in given):
@@ -83,15 +98,14 @@ class SecondDevice(TorchDispatchMode):
             there = kwargs["device"] == self.device
             kwargs["device"] = torch.device("cpu")
         elif name == "copy_":
-            there = isinstance(args[0], _There)
-        indexing = name in _INDEXING and isinstance(args[0], _There)
+            there = first
+        indexing = name in _INDEXING and first
         if inside and mixed and not indexing and name not in ("_to_copy", "copy_"):
             raise RuntimeError(f"expected all tensors on one device, got two: {function}")
         self.used += inside
-        args, kwargs = tree_map_only(_There, lambda each: each.held, (args, kwargs))
         out = function(*args, **kwargs)
         scalar = name == "_local_scalar_dense"
-        return tree_map_only(torch.Tensor, _There, out) if there and not scalar else out
+        return _changed(_There, out) if there and not scalar else out
 
 
 @pytest.fixture

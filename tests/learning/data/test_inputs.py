@@ -84,8 +84,8 @@ def test_what_is_no_number_is_refused():
         LinkgisticClassifier(device="meta").fit(sparse.csr_array(np.nan_to_num(X)), y)
 
 
-def wide(n=1000, d=400_000, m=5, seed=0):
-    """Whose dense form would take 3.2 GB; the first column tells the labels apart."""
+def wide(n=1000, d=100_000, m=5, seed=0):
+    """Whose dense form would take 800 MB; the first column tells the labels apart."""
     rng = np.random.default_rng(seed)
     columns = rng.integers(1, d, (n, m))
     columns[:, 0] = np.where(rng.random(n) < 0.5, 0, columns[:, 0])
@@ -104,7 +104,7 @@ def test_a_wide_matrix_is_never_made_dense():
     finally:
         tracemalloc.stop()
     # NumPy's memory; PyTorch's is not traced, and is made only of what is checked here and weights.
-    assert peak < 200e6
+    assert peak < 50e6
     assert np.mean(p.argmax(1) == y) > 0.75
     with pytest.raises(ValueError, match="TruncatedSVD"):
         model.fit(X, y, groups=np.arange(len(y)) // 2)

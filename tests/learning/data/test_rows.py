@@ -35,8 +35,8 @@ def in_blocks(*values, size=170):
 
 def brute_force(x, weight, level):
     """The two points whose levels, half of ties below, lie around this one."""
-    points = np.unique(x)
-    mass = np.array([weight[x == point].sum() for point in points])
+    points, place = np.unique(x, return_inverse=True)
+    mass = np.bincount(place, weight)
     middle = (mass.cumsum() - mass / 2) / mass.sum()
     above = int(np.searchsorted(middle, level).clip(1, len(points) - 1))
     return points[above - 1 : above + 1], middle[above - 1 : above + 1]

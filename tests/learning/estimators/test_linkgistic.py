@@ -222,9 +222,8 @@ class TestConveniences:
         expected = clone(weighted).set_params(class_weight=None)
         expected.fit(self.X, self.y, np.where(self.y == 1, 3.0, 1.0))
         np.testing.assert_array_equal(weighted.coef_, expected.coef_)
-        assert fit(self.X, self.y, class_weight="balanced").predict_proba(self.X)[
-            :, 1
-        ].mean() == pytest.approx(0.5, abs=0.03)
+        balanced = fit(self.X, self.y, class_weight="balanced").predict_proba(self.X)
+        assert balanced[:, 1].mean() == pytest.approx(0.5, abs=0.03)
 
 
 class TestManyClasses:

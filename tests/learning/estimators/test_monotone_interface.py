@@ -66,7 +66,7 @@ class TestScikitLearnsChecks:
     @pytest.mark.parametrize("form", [np.asarray, list, pd.Series])
     def test_a_column_may_be_an_array_of_one_dimension(self, form):
         X, y = simulate()
-        expected, model = fit(X, y), fit(form(X[:, 0]), y)
+        expected, model = usual(), fit(form(X[:, 0]), y)
         assert model.n_features_in_ == 1
         for method in ("predict", "predict_interval"):
             np.testing.assert_array_equal(

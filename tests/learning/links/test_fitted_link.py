@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -70,16 +72,8 @@ def test_all_functions_share_the_scale():
     """Of a link with the slope forced to 1, at the scores that its posterior takes."""
     X, y = problem(500, bend=3.0)
     link = LinkgisticClassifier().fit(X, y).link_
-    same = FittedLink(
-        link.posterior,
-        link.loss,
-        link.draws,
-        link.band_draws,
-        1.0,
-        link.low / link.slope,
-        link.high / link.slope,
-        link.end / link.slope,
-    )
+    ends = {name: getattr(link, name) / link.slope for name in ("low", "high", "end")}
+    same = replace(link, slope=1.0, **ends)
     x = np.linspace(link.low, link.high, 7)
     for name in ("source", "inverse_link", "source_band", "inverse_link_band"):
         expected = getattr(same, name)(x / link.slope)
@@ -93,12 +87,8 @@ def test_a_link_that_falls_keeps_its_scale():
     posterior = laplace(prior, Bernoulli(), x, (x < 0).double())
     weight = torch.ones_like(x)
     assert mean_slope(posterior, x, weight) < 0
-    assert (
-        FittedLink.of(
-            posterior, Bernoulli().loss, x, weight, chance=False, constant_ends=False
-        ).slope
-        == 1
-    )
+    link = FittedLink.of(posterior, Bernoulli().loss, x, weight, chance=False, constant_ends=False)
+    assert link.slope == 1
 
 
 @pytest.mark.filterwarnings("ignore:not converged")

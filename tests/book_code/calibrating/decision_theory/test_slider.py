@@ -1,5 +1,6 @@
 import json
 import re
+from functools import cache
 
 import pytest
 from bs4 import BeautifulSoup
@@ -9,8 +10,7 @@ from bayesloss_book.calibrating.decision_theory.slider import power_plant_slider
 from bayesloss_book.power_plant import PowerPlant, approximations
 
 PLANT = PowerPlant()
-FITS = approximations(PLANT)
-TEXT = power_plant_slider(PLANT, FITS)._repr_html_()
+TEXT = cache(lambda: power_plant_slider(PLANT, approximations(PLANT))._repr_html_())
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ TEXT = power_plant_slider(PLANT, FITS)._repr_html_()
     ],
 )
 def test_script_decides_as_the_package_does(shown, critical, cost, decisions):
-    tab = shown(TEXT)
+    tab = shown(TEXT())
     tab.locator("[data-slider=critical]").fill(str(critical))
     tab.locator("[data-slider=cost]").fill(str(cost))
     assert [tab.locator(f"[data-decision='{k}']").text_content() for k in range(4)] == decisions
@@ -33,6 +33,6 @@ def test_script_decides_as_the_package_does(shown, critical, cost, decisions):
         assert found == pytest.approx(abs(truth - cost) if wrong else 0, abs=0.006)
     path = tab.locator("[data-curve='3']").get_attribute("d")
     height = float(re.match(r"M0.0 ([\d.]+)L", path)[1])
-    data = json.loads(BeautifulSoup(TEXT, "html.parser").div["data-plant"])
+    data = json.loads(BeautifulSoup(TEXT(), "html.parser").div["data-plant"])
     density = norm.pdf(220, *data["fits"][critical - data["first"]])
     assert height == pytest.approx(170 * (1 - density / 0.028), abs=0.06)
