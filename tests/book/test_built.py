@@ -16,6 +16,7 @@ PARTS = {"webpack-macros.html", "sbt-webpack-macros.html"}
 ADDRESS = re.compile(r"""["'`]\s*((?:https?:)?//[\w.-]+\.[a-z]{2,}[^"'`]*)""", re.IGNORECASE)
 FETCHING = {"src", "srcset", "data", "poster", "action", "formaction", "background", "xlink:href"}
 IN_STYLE = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])\s*((?:https?:)?//[^"')\s]+)""")
+PLAIN = r'<span class="\w{1,3}">([^<]*)</span>'  # Pygments' elements: most, and nothing is asked
 
 
 class Page(HTMLParser):
@@ -69,18 +70,24 @@ def image_problems(page: Page) -> list[str]:
     ]
 
 
+@functools.cache
+def target_of(folder: Path, address: str) -> tuple[Path, bool]:
+    """The file that an address leads to from a folder, whose pages share most, and if it exists."""
+    target = (folder / unquote(address)).resolve()
+    target = target / "index.html" if target.is_dir() else target
+    return target, target.is_file()
+
+
 def dead_links(path: Path, root: Path) -> list[str]:
-    page, found = read(path), []
+    page, inside, found = read(path), root.resolve(), []
     for address in page.links:
         parts = urlsplit(address)
         if is_outside(address) or parts.scheme:
             continue
-        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path.resolve()
-        if target.is_dir():
-            target = target / "index.html"
-        if not target.is_relative_to(root.resolve()):
+        target, exists = target_of(path.parent, parts.path or path.name)
+        if not target.is_relative_to(inside):
             found.append(f"{address}: leads out of the built book")
-        elif not target.is_file():
+        elif not exists:
             found.append(f"{address}: no such file")
         elif parts.fragment and unquote(parts.fragment) not in read(target).anchors:
             found.append(f"{address}: no such place in {target.name}")
@@ -90,7 +97,7 @@ def dead_links(path: Path, root: Path) -> list[str]:
 @functools.cache
 def read(path: Path) -> Page:
     """Return a parsed page; its anchors are right for an SVG file too."""
-    return Page(path.read_text(encoding="utf-8"))
+    return Page(re.sub(PLAIN, r"\1", path.read_text(encoding="utf-8")))
 
 
 def built(suffix: str, own: bool = False) -> list[str]:

@@ -48,8 +48,7 @@ def asks_all(source: str) -> bool:
 
 
 def execution_problems(notebook) -> list[str]:
-    cells = code_cells(notebook)
-    found = []
+    cells, found = code_cells(notebook), []
     for number, cell in enumerate(cells, start=1):
         first = cell.source.strip().splitlines()[0]
         where = f"code cell {number}, {first!r}"
@@ -96,11 +95,8 @@ def differences(name: str, book: Path = BOOK) -> list[str]:
 def toc_problems(root: Path) -> list[str]:
     book = root / "book"
     named = notebooks.toc_files(root)
-    found = [
-        f"_toc.yml names {file}, which does not exist"
-        for file in named
-        if not (root / file).is_file()
-    ]
+    missing = [file for file in named if not (root / file).is_file()]
+    found = [f"_toc.yml names {file}, which does not exist" for file in missing]
     found += [f"_toc.yml names {file} twice" for file in set(named) if named.count(file) > 1]
     for path in sorted([*book.rglob("*.md"), *book.rglob("*.ipynb")]):
         if any(part.startswith((".", "_")) for part in path.relative_to(book).parts):
@@ -108,11 +104,8 @@ def toc_problems(root: Path) -> list[str]:
         pair = path.with_suffix(".ipynb") if path.suffix == ".md" else path.with_suffix(".md")
         if path.suffix == ".ipynb" and not pair.exists():
             found.append(f"{path.relative_to(root)} has no source {pair.name}")
-        page = (
-            path
-            if path.suffix == ".md" and not notebooks.is_page(path)
-            else path.with_suffix(".ipynb")
-        )
+        is_plain = path.suffix == ".md" and not notebooks.is_page(path)
+        page = path if is_plain else path.with_suffix(".ipynb")
         if page.relative_to(root).as_posix() not in named:
             found.append(f"{path.relative_to(root)}: _toc.yml does not name {page.name}")
     return found

@@ -97,8 +97,7 @@ def test_the_fit_is_that_of_the_c_chosen(n_classes, multi_class):
 
 
 def test_the_path_ends_when_weaker_penalties_are_no_better():
-    X, y = few()
-    model = path(C="auto").fit(X, y)
+    model = path(C="auto").fit(*few())
     np.testing.assert_allclose(model.Cs_, np.geomspace(1e-4, 1e4, 10))
     tried = min(int(np.nanargmax(model.scores_)) + 3, 10)
     assert np.isfinite(model.scores_[:tried]).all() and np.isnan(model.scores_[tried:]).all()

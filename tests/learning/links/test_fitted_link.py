@@ -95,7 +95,7 @@ def test_a_link_that_falls_keeps_its_scale():
 def test_what_is_shown_of_a_fit_is_its_numbers_and_no_arrays():
     X, y = problem(n=100)
     link = LinkgisticClassifier(a=1.3, n_basis=16, max_iter=1).fit(X, y).link_
-    model = ISGPRegressor(n_basis=8).fit(np.exp(X[:, :1]), X[:, 0])
+    model = ISGPRegressor(n_basis=8, average_hyperparameters=False).fit(np.exp(X[:, :1]), X[:, 0])
     for fit in (link, link.posterior, model.range_map_, model.posterior_):
         shown = repr(fit)
         assert shown.startswith(type(fit).__name__ + "(")
