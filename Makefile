@@ -168,18 +168,23 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 
 # Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
 # (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build.
-# Python compiles what it imports; to compile all of it at once takes longer than to install it.
+# Python compiles what it imports; to compile all of it at once takes longer than to install it. What
+# takes long is imported beside what comes next.
+COMPILED = import pandas, torch.func, torch._dynamo, matplotlib.pyplot, scipy.stats, sklearn.ensemble
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
 # A sixth of pip's time; what pip's configuration says of indices uv does not know.
+TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
 
 $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 	@echo "Installing the locked dependencies into .venv: 1.5 GB, half a minute or more."
 	$(PYTHON) -m venv .venv
-	$(LOCKED) -r requirements-torch-cpu.lock 2>/dev/null || $(LOCKED) -r requirements-torch.lock
-	$(LOCKED) -r requirements-uv.lock && $(UV) -r requirements.lock || $(LOCKED) -r requirements.lock
+	-$(LOCKED) -r requirements-uv.lock
+	$(TORCH) & $(UV) -r requirements.lock; by_uv=$$?; \
+	    wait $$! && { [ $$by_uv = 0 ] || $(LOCKED) -r requirements.lock; }
 	$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 &
 	@touch $@
 
 # Not needed to build or to test the book.
