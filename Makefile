@@ -170,7 +170,7 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 # (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build.
 # Python compiles what it imports; to compile all of it at once takes longer than to install it. What
 # takes long is imported beside what comes next.
-COMPILED = import pandas, torch.func, torch._dynamo, matplotlib.pyplot, scipy.stats, sklearn.ensemble
+COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
 # A sixth of pip's time; what pip's configuration says of indices uv does not know.
