@@ -153,7 +153,7 @@ class TestBound:
         posterior = variational(prior, Gaussian(4.0), x, y)
         truth, _ = on_a_grid(prior, Gaussian(4.0), x, y, half=45)
         assert posterior.log_evidence == posterior.evidence_bound
-        assert posterior.log_evidence <= truth + 1e-6  # the grid's own error
+        assert posterior.log_evidence <= truth + 1e-6  # the grid's own error, 1e-5 for 40 data
         assert posterior.log_evidence >= laplace(prior, Gaussian(4.0), x, y).evidence_bound - 1e-6
         assert posterior.log_evidence > truth - 0.5
 
