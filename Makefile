@@ -167,15 +167,16 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 # Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
-# (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build.
+# (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build. The rest
+# comes by uv, in a sixth of pip's time; by pip where uv, which does not read pip's configuration,
+# finds no index.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
+TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
+UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
 # Python compiles what it imports; to compile all of it at once takes longer than to install it. What
 # takes long is imported beside what comes next.
 COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
-LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
-# A sixth of pip's time; what pip's configuration says of indices uv does not know.
-TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
-UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
 
 $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 	@echo "Installing the locked dependencies into .venv: 1.5 GB, half a minute or more."
