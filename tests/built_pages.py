@@ -9,9 +9,13 @@ from bs4 import BeautifulSoup
 HTML = notebooks.ROOT / "_build" / "html"
 
 
+def plain_code(path):
+    """A page's HTML; in its code Pygments' elements, the most of any, are plain text."""
+    html = path.read_text("utf-8")
+    return re.sub(r'<span class="\w{1,3}">([^<]*)</span>', r"\1", html)
+
+
 @functools.cache
 def built(page):
-    """One page; in its code Pygments' elements, the most of any, are plain text."""
-    html = (HTML / f"book/{page}.html").read_text("utf-8")
-    html = re.sub(r'<span class="\w{1,3}">([^<]*)</span>', r"\1", html)
-    return BeautifulSoup(html, "html.parser")
+    """One page, parsed."""
+    return BeautifulSoup(plain_code(HTML / f"book/{page}.html"), "html.parser")

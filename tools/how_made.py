@@ -27,6 +27,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
+PACKAGES = ("bayesloss", "bayesloss_book")
 # What every page uses says nothing about one figure.
 EVERYWHERE = {f"bayesloss_book.{name}" for name in ("figures", "ledger.checks", "stores.results")}
 # Parameters that say where and on how many cores, not what comes out.
@@ -98,7 +99,7 @@ class Code:
             thing = self._resolve(node)
             if inspect.isfunction(thing) or inspect.isclass(thing):
                 home = thing.__module__
-                if home.startswith("bayesloss") and home not in EVERYWHERE:
+                if home.startswith(PACKAGES) and home not in EVERYWHERE:
                     found.append(f"{home}.{thing.__qualname__}")
         return found
 

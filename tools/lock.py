@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("book", "pdf", "test", "cluster")  # of `requirements.lock`
 LOCKS = [ROOT / f"requirements{kind}.lock" for kind in ("", "-torch", "-extras", "-lab")]
-CPU_LOCK = ROOT / "requirements-torch-cpu.lock"
+CPU_LOCK, UV_LOCK = (ROOT / f"requirements-{kind}.lock" for kind in ("torch-cpu", "uv"))
 TORCH = re.compile(r"^(torch$|nvidia-|cuda-|triton$)")
 PYPY = "== 'pypy'"  # left out, as PyTorch is for CPython
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -46,9 +46,11 @@ def compile_(*arguments: str, asked: str | None = None) -> str:
 
 def main() -> None:
     """Write the files."""
-    before = "".join(path.read_text("utf-8") for path in LOCKS if path.exists())
+    before = "".join(path.read_text("utf-8") for path in (*LOCKS, UV_LOCK) if path.exists())
     pins = ROOT / "_build" / "pins.txt"
     pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(before).values()))
+    by_uv = compile_("--no-deps", "--constraint", str(pins), asked="uv")
+    UV_LOCK.write_text(by_uv, "utf-8")
     whole = compile_("--all-extras", "--constraint", str(pins))
     pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(whole).values()))
     asked = ["--constraint", str(pins), *(f"--extra={extra}" for extra in EXTRAS)]
@@ -60,7 +62,6 @@ def main() -> None:
     for path, packages in zip(LOCKS, files, strict=True):
         path.write_text("\n".join([*packages, ""]), "utf-8")
         print(f"{path.name}: {len(packages)} packages")
-    Path(ROOT, "requirements-uv.lock").write_text(compile_("--no-deps", asked="uv"), "utf-8")
     torch = f"torch=={blocks(whole)['torch']['version']}+cpu"
     try:
         sums = compile_("--no-deps", "--index-url", CPU_INDEX, asked=torch)

@@ -6,6 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 import notebooks
 import pytest
+from built_pages import plain_code
 
 HTML = notebooks.ROOT / "_build" / "html"
 
@@ -16,7 +17,6 @@ PARTS = {"webpack-macros.html", "sbt-webpack-macros.html"}
 ADDRESS = re.compile(r"""["'`]\s*((?:https?:)?//[\w.-]+\.[a-z]{2,}[^"'`]*)""", re.IGNORECASE)
 FETCHING = {"src", "srcset", "data", "poster", "action", "formaction", "background", "xlink:href"}
 IN_STYLE = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])\s*((?:https?:)?//[^"')\s]+)""")
-PLAIN = r'<span class="\w{1,3}">([^<]*)</span>'  # Pygments' elements: most, and nothing is asked
 
 
 class Page(HTMLParser):
@@ -97,7 +97,7 @@ def dead_links(path: Path, root: Path) -> list[str]:
 @functools.cache
 def read(path: Path) -> Page:
     """Return a parsed page; its anchors are right for an SVG file too."""
-    return Page(re.sub(PLAIN, r"\1", path.read_text(encoding="utf-8")))
+    return Page(plain_code(path))
 
 
 def built(suffix: str, own: bool = False) -> list[str]:

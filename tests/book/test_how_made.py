@@ -36,8 +36,8 @@ def test_the_functions_named_exist(page):
     for code in built(page).select(".made a code, .made-page a code, figcaption a code"):
         if not code.find_parent("a", class_="download"):
             module = code.get_text().split(".")[0]
-            packages = ("bayesloss", "bayesloss_book")
-            package = next(p for p in packages if importlib.util.find_spec(f"{p}.{module}"))
+            found = (p for p in how_made.PACKAGES if importlib.util.find_spec(f"{p}.{module}"))
+            package = next(found)
             assert callable(pkgutil.resolve_name(f"{package}.{code.get_text()}"))
 
 

@@ -31,7 +31,8 @@ def draw_probabilities(results: pd.DataFrame) -> Figure:
     _draw(axis, gap.drop(columns="logistic CV"), at=0)
     axis.set_xscale("symlog", linthresh=10)
     axis.xaxis.set_major_formatter("{x:.0f}")
-    axis.set(xlabel="log loss less logistic CV, millinats", xlim=1.5 * gap.stack().quantile([0, 1]))
+    axis.set_xlim(1.5 * gap.min(axis=None), 1.5 * gap.max(axis=None))
+    axis.set(xlabel="log loss less logistic CV, millinats")
     return figure
 
 
@@ -52,7 +53,8 @@ def draw_seconds(results: pd.DataFrame) -> Figure:
     for axis, task in zip(axes, ("classification", "regression"), strict=True):
         for method, taken in results[results["task"] == task].groupby("method", sort=False):
             if method in STYLES:
-                median, (colour, marker) = taken.groupby("rows")["seconds"].median(), STYLES[method]
+                colour, marker = STYLES[method]
+                median = taken.groupby("rows")["seconds"].median()
                 axis.plot(median, marker, color=colour, markersize=5, alpha=0.85, label=method)
         axis.set(xscale="log", yscale="log", ylabel=f"seconds, {task}")
         axis.xaxis.set_major_formatter("{x:,.0f}")
