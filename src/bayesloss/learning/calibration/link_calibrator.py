@@ -164,9 +164,17 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     @by_blocks
     def predict_proba(self, scores: ArrayLike) -> Array:
         """The probabilities of both classes, averaged over the posterior: of shape (n, 2)."""
-        x = self._position(scores)
-        odds = self._interpolated(self._odds, x)
+        odds = self.log_odds(scores)
         return np.stack([expit(-odds), expit(odds)], axis=1)
+
+    def log_odds(self, scores: ArrayLike) -> Array:
+        """The log odds of the mean probability of ``classes_[1]``, of shape (n,)."""
+        return self._interpolated(self._odds, self._position(scores))
+
+    def mean_curve(self, scores: ArrayLike) -> Array:
+        """The posterior mean of nu, the log odds of a curve: of shape (n,)."""
+        x = self._position(scores)
+        return self._log_odds_of_path(x, self._paths.mean(axis=0))
 
     @by_blocks
     def predict(self, scores: ArrayLike) -> NDArray:
@@ -188,17 +196,23 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         level : float, default=0.95
             In (0, 1): the probability that the true curve at one score is within.
         """
+        low, high = self.log_odds_interval(scores, level)
+        return expit(low), expit(high)
+
+    def log_odds_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
+        """The ends of the same interval as log odds."""
         check_level(level)
         x = self._position(scores)
         at = [(1 - level) / 2, 0.5, (1 + level) / 2]
         lowest, median, highest = np.quantile(self._paths, at, axis=0)
-        low, high = (self._path(x, median + WIDER * (end - median)) for end in (lowest, highest))
+        low = self._log_odds_of_path(x, median + WIDER * (lowest - median))
+        high = self._log_odds_of_path(x, median + WIDER * (highest - median))
         return low, high
 
     def sample_proba(self, scores: ArrayLike) -> Array:
         """Probabilities of ``classes_[1]`` under 256 posterior curves, of shape (256, n)."""
         x = self._position(scores)
-        return np.stack([self._path(x, path) for path in self._paths])
+        return np.stack([expit(self._log_odds_of_path(x, path)) for path in self._paths])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -294,9 +308,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             )
         return self._trusted(self.transform_(values) - self.centre_)
 
-    def _path(self, x: Array, values: Array) -> Array:
-        """The probabilities of a path whose log odds at the nodes are given."""
-        return expit(self._interpolated(lambda at: np.interp(at, self._nodes, values), x))
+    def _log_odds_of_path(self, x: Array, values: Array) -> Array:
+        """The log odds of a path that has these at the nodes."""
+        return self._interpolated(lambda at: np.interp(at, self._nodes, values), x)
 
     def _interpolated(self, curve: Callable[[Array], Array], x: Array) -> Array:
         """A curve between the nodes, and beyond them the straight lines of its last secants."""

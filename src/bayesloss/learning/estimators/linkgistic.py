@@ -23,6 +23,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesloss.arrays import Array
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.inputs import centred_scores
+from bayesloss.learning.estimators.calibrated_fit import (
+    fit_calibrated_links,
+    held_out_losses_of_folds,
+    hold_out,
+)
 from bayesloss.learning.estimators.linkgistic_fit import (
     SIZES,
     Problems,
@@ -30,10 +35,14 @@ from bayesloss.learning.estimators.linkgistic_fit import (
     fit_problems,
     read_problems,
 )
-from bayesloss.learning.estimators.penalty_path import held_out_losses, strengths
+from bayesloss.learning.estimators.penalty_path import (
+    held_out_losses,
+    strengths,
+    warn_at_the_end,
+)
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.proper_losses import LogLoss, ProperLoss
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_caller, warn_unconverged
 
 
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
@@ -46,6 +55,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
+    link : {"evidence", "calibrated"}, default="evidence"
+        How links are learned. "evidence": a prior of each, as the parameters say, chosen by
+        Laplace's evidence, and fitted to leave-one-out scores. "calibrated": the curve of a
+        :class:`~bayesloss.LinkCalibrator`, averaged over priors, and fitted to the scores of folds
+        that the content of the rows decides (:mod:`bayesloss.learning.links.calibrated_link`). It
+        has the log loss, keeps classes apart ("ovr"), and takes neither ``prior`` nor any other
+        parameter of the evidence's link.
     prior : {"isgp", "gp"}, default="isgp"
         The prior of nu: an integrated squared Gaussian process, whose curves all increase, or a
         Gaussian process, whose curves may also decrease.
@@ -134,6 +150,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "link": [StrOptions({"evidence", "calibrated"})],
         "prior": [StrOptions({"isgp", "gp"})],
         "loss": [ProperLoss, None],
         # An E-step factorises matrices with as many rows.
@@ -157,6 +174,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
+        link: str = "evidence",
         prior: str = "isgp",
         loss: ProperLoss | None = None,
         n_basis: int | None = None,
@@ -175,6 +193,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         verbose: int = 0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
+        self.link = link
         self.prior = prior
         self.loss = loss
         self.n_basis = n_basis
@@ -231,6 +250,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             self.Cs_ = strengths(self.C)
             Bernoulli(self.loss)  # refuses bounded links
             self.classes_, problems = read_problems(self, X, y, sample_weight, groups)
+            if self.link == "calibrated":
+                self._fit_calibrated(problems)
+                return self
             usual = self.loss is None or isinstance(self.loss, LogLoss)
             several = len(self.classes_) > 2 and self.multi_class == "joint"
             self.joint_ = several and self.prior == "isgp" and usual
@@ -258,6 +280,40 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         }
         self.n_iter_ = len(self.history_["log_evidence"])
 
+    def _fit_calibrated(self, problems: Problems) -> None:
+        """Ours: folds, and the curve of a calibrator."""
+        self.joint_ = False
+        labels = problems.labels.cpu().numpy()
+        codes = labels[0].astype(np.int64) if len(labels) == 1 else labels.argmax(axis=0)
+        held_out = hold_out(problems, codes, self.tol)
+        losses = np.array([np.nan])
+        if len(self.Cs_) > 1:
+            losses = held_out_losses_of_folds(held_out, self.Cs_, tol=self.tol)
+            warn_at_the_end(self.Cs_, int(np.nanargmin(losses)))
+        self.scores_ = -losses
+        self.C_ = float(self.Cs_[0 if len(losses) == 1 else np.nanargmin(losses)])
+        fit = fit_calibrated_links(held_out, self.C_, tol=self.tol, max_iter=self.max_iter)
+        self.links_ = fit.links
+        self.__dict__.pop("link_", None)  # of an earlier fit
+        if len(self.links_) == 1:
+            self.link_ = self.links_[0]
+        slopes = np.array([link.slope for link in self.links_])
+        self.coef_ = slopes[:, None] * fit.beta.cpu().numpy()
+        self.centre_ = fit.centre.cpu().numpy()
+        self.intercept_ = -self.coef_ @ self.centre_
+        self.converged_ = not fit.unsettled
+        rounds = [one.log_evidences for one in fit.alternations]
+        history = np.full((max(map(len, rounds)), len(rounds)), np.nan)
+        for k, values in enumerate(rounds):
+            history[: len(values), k] = values
+        self.history_ = {"log_evidence": history}
+        self.n_iter_ = len(history)
+        if fit.unsettled:
+            warn_unconverged(
+                f"not converged: {'; '.join(fit.unsettled)}. To mend it: raise "
+                f"max_iter={self.max_iter}, scale the inputs, or lower C"
+            )
+
     @by_blocks
     def decision_function(self, X: ArrayLike) -> Array:
         """The log odds of each class against the rest, averaged over the posterior of nu.
@@ -267,8 +323,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         learned there, unless the curve increases and has come within 0.01 of certainty before.
         """
         scores = self.scores(X).T.reshape(len(self.links_), -1)
-        self._warn_of_far(scores)
-        odds = self._odds(scores)
+        if self.link == "calibrated":
+            odds = np.stack([link.log_odds(x) for link, x in zip(self.links_, scores, strict=True)])
+        else:
+            self._warn_of_far(scores)
+            odds = self._odds(scores)
         return odds[0] if len(odds) == 1 else np.ascontiguousarray(odds.T)
 
     def _odds(self, scores: Array) -> Array:

@@ -61,6 +61,13 @@ class Problems:
         """The problems with this penalty."""
         return LinearScores.of(self.inputs, self.labels, self.weight, C)
 
+    def some(self, chosen: Tensor) -> "Problems":
+        """The same problems of some of the rows, by number or mask."""
+        groups = None if self.groups is None else self.groups[chosen]
+        return Problems(
+            self.inputs.rows(chosen), self.labels[:, chosen], self.weight[chosen], groups
+        )
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -99,7 +106,9 @@ def read_problems(
     if model.class_weight is not None:
         rows.weight = rows.weight * compute_sample_weight(model.class_weight, rows.y)
     rows.y = codes
-    if model.leave_one_out:  # copies of a row have to agree in class and group
+    if (
+        model.leave_one_out or model.link == "calibrated"
+    ):  # copies of a row have to agree in class and group
         keys = [codes] if rows.groups is None else [codes, rows.groups]
         kept, weight = merge_duplicates(rows.x.equal(), rows.weight, *keys)
         if len(kept) < len(codes) or weight.max() > 1:

@@ -71,14 +71,19 @@ def held_out_losses(problems: Problems, Cs: Array, joint: bool, settings: Settin
         means[i] = float(data.weight @ losses) / data.total
         if i - np.nanargmin(means) == _PATIENCE:
             return means
-    best = int(np.nanargmin(means))
-    if len(Cs) > 1 and best in (0, len(Cs) - 1):
-        warn_caller(
-            f"the best penalty of those tried, C={Cs[best]:.3g}, is the "
-            f"{'strongest' if best == 0 else 'weakest'}: there may be better ones beyond; give "
-            "others as a list, C=[...]"
-        )
+    warn_at_the_end(Cs, int(np.nanargmin(means)))
     return means
+
+
+def warn_at_the_end(Cs: Array, best: int) -> None:
+    """Warn if the best of several penalties is the first or the last of those tried."""
+    if len(Cs) == 1 or 0 < best < len(Cs) - 1:
+        return
+    which = "strongest" if best == 0 else "weakest"
+    warn_caller(
+        f"the best penalty of those tried, C={Cs[best]:.3g}, is the {which}: there may be better "
+        "ones beyond; give others as a list, C=[...]"
+    )
 
 
 def _losses(seen: Tensor, fit: WeightFit, data: LinearScores, settings: Settings) -> Tensor:
