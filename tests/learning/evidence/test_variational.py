@@ -333,10 +333,10 @@ class TestEvidence:
         data = condense(PRIORS["isgp"].features, x, y)
         theta = torch.tensor([-0.5, 0.2, 0.1, 1.5], dtype=torch.float64)
         start = PRIORS["isgp"].start(x)
-        _, gradient, mode = evidence_gradient(theta, joint_at, start, "variational")
+        _, gradient, mode = evidence_gradient(theta, joint_at, start, nearest)
         for i, step in enumerate(1e-2 * torch.eye(4, dtype=torch.float64)[: 3 + (kind == "noise")]):
             up, down = (
-                evidence_gradient(theta + sign * step, joint_at, mode.Gamma, "variational")[0]
+                evidence_gradient(theta + sign * step, joint_at, mode.Gamma, nearest)[0]
                 for sign in (1, -1)
             )
             # Central differences, and bounds known to 1e-6 nats.
@@ -346,7 +346,7 @@ class TestEvidence:
         x, y = simulate()
         by_laplace = maximise_evidence(PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,))
         found = maximise_evidence(
-            PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,), objective="variational"
+            PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,), objective=nearest
         )
         assert found.converged
         assert found.posterior.log_evidence > by_laplace.posterior.evidence_bound

@@ -16,13 +16,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.likelihoods import Likelihood, Observations, normal_average
 from bayesloss.learning.sources.priors import SourcePrior
 
 Scalar = Float[Tensor, ""]
 Rows = Float[Tensor, " n"]
 Vector = Float[Tensor, " D"]  # of the parameters
 Matrix = Float[Tensor, "D D"]
+
+_NODES = 20  # of Gauss and Hermite's rule for each normal nu
 
 
 class LogDensity(ABC):
@@ -147,6 +149,12 @@ class LogJoint(LogDensity):
         # W&N eq. (11)
         hessian = torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
         return gradient, hessian
+
+    def expected_log_likelihood(self, mean: Rows, variance: Rows) -> Scalar:
+        """Its mean in nats by nu's moments: exact, or else as if nu were normal."""
+        if self.likelihood.exact_expectation:
+            return self.likelihood.expected_log_density(mean, variance, self.data)
+        return normal_average(self.likelihood, mean, variance, self.data, _NODES)
 
     def evidence_bound(self, Gamma: Vector) -> Scalar:
         """The evidence lower bound in nats of Laplace's Gaussian with its twin; NaN if unknown."""

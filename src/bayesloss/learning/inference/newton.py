@@ -17,10 +17,10 @@ from bayesloss.learning.inference.log_joint import LogDensity, Matrix, Scalar, V
 _EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
 _NEAR = 1e-6  # nats that a mode may be short of where evidences are compared: none feels them
 _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
-_ROUNDING = 1e-14  # part of the log joint that its rounding errors may be: 45 of the last digit
-_FAIR = 1e-4  # part of the predicted gain that a step has to bring, as is usual (Armijo's rule)
+ROUNDING = 1e-14  # part of the log joint that its rounding errors may be: 45 of the last digit
+FAIR = 1e-4  # part of the predicted gain that a step has to bring, as is usual (Armijo's rule)
 _SHORTEST = 1e-10  # part of a step: after 33 halvings the search gives up
-_LEAST_EIGENVALUE = 1e-3  # where the curvature is nearly flat, so that no step is a leap
+LEAST_EIGENVALUE = 1e-3  # where the curvature is nearly flat, so that no step is a leap
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def find_mode(
     values = torch.linalg.eigvalsh(curvature)
     # What is smaller than rounding errors of the largest is none.
     definite = not indefinite and bool(values[0] > torch.finfo(values.dtype).eps * values[-1])
-    converged = definite and gain < max(exact, _CLOSE, _ROUNDING * abs(float(value)))
+    converged = definite and gain < max(exact, _CLOSE, ROUNDING * abs(float(value)))
     return Mode(
         Gamma=Gamma,
         curvature=curvature,
@@ -126,7 +126,7 @@ def choose_prior(
 def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[Vector, float]:
     """A step away from a saddle, and its expected gain; on the saddle, the lowest eigenvector."""
     values, vectors = torch.linalg.eigh(curvature)
-    step = vectors @ ((vectors.T @ slope) / values.abs().clamp_min(_LEAST_EIGENVALUE))
+    step = vectors @ ((vectors.T @ slope) / values.abs().clamp_min(LEAST_EIGENVALUE))
     gain = 0.5 * float(slope @ step)
     if gain < exact:
         return vectors[:, 0], -0.5 * float(values[0])
@@ -137,14 +137,14 @@ def _ascend(
     joint: LogDensity, Gamma: Vector, step: Vector, value: Scalar, gain: float
 ) -> tuple[Vector, Scalar] | None:
     """Halve the step until the log joint rises by a fair part of what Newton's model predicts."""
-    rounding = _ROUNDING * abs(float(value))
+    rounding = ROUNDING * abs(float(value))
     # What rounding errors hide from a full step, no smaller one finds.
     shortest = 1.0 if gain < _CLOSE else _SHORTEST
     fraction = 1.0
     while fraction >= shortest:
         moved = Gamma + fraction * step
         new_value = joint(moved)
-        if new_value >= value + _FAIR * fraction * gain - rounding:
+        if new_value >= value + FAIR * fraction * gain - rounding:
             return moved, new_value
         fraction /= 2
     return None
