@@ -374,31 +374,55 @@ def test_arrows_between_folders_run_one_way():
     assert not crossing
 
 
-# What the two papers need: ground and losses, then these folders and files.
+# What the two papers need but EM over links; all that it imports belongs to it. A function that is
+# passed in counts by its default: the evidence is given Laplace's Gaussian.
 PAPERS = [
+    "proper_losses",
+    "composite_losses",
     "learning/sources/*",
     "learning/inference/*",
     "learning/evidence/evidence",
-    "learning/links/em",
-    "learning/links/link_model",
-    "learning/links/tables",
     "calibrating/decision_theory",
     "calibrating/utility",
     "calibrating/loss_em",
     "calibrating/loss_em_probit",
     "calibrating/probit/*",
 ]
+EM = ["learning/links/em", "learning/links/link_model", "learning/links/tables"]
 
 
-def test_the_papers_part_is_an_afternoons_reading():
-    """At most 4,500 lines, without estimators, calibration and the machinery of data."""
+def with_all_that_they_import(patterns: list[str]) -> dict[str, Path]:
+    files = modules("bayesloss")
     root = ROOT / "src/bayesloss"
-    files = {path for name in ("*", *PAPERS) for path in root.glob(f"{name}.py")}
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 4500
-    refused = ("learning.estimators", "learning.calibration", "learning.data")
-    for path in files:
-        names = {name.removeprefix("bayesloss.") for name in imports(path, inside=True)}
-        assert not [name for name in names if name.startswith(refused)], path
+    chosen = {path for pattern in patterns for path in root.glob(f"{pattern}.py")}
+    todo = [name for name, path in files.items() if path in chosen]
+    reached = {}
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached[name] = files[name]
+            todo += imports(files[name], inside=True) & files.keys() - {"bayesloss"}
+    return reached
+
+
+@pytest.mark.parametrize(
+    ("patterns", "limit", "refused"),
+    [
+        (PAPERS, 4400, ["evidence.variational", "data", "weights", "links"]),
+        # To be 5,500. What is beyond: leave-one-out with its sketches and damped steps, which EM
+        # imports, the machinery of data below the search for weights, and the variational search
+        # of link_model. `data` is then refused here, too.
+        (PAPERS + EM, 7050, []),
+    ],
+    ids=["without EM over links", "all"],
+)
+def test_the_papers_part_is_an_afternoons_reading(patterns, limit, refused):
+    """With all that it imports, and without estimators and calibration."""
+    reached = with_all_that_they_import(patterns)
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in reached.items()}
+    assert sum(lines.values()) <= limit, sorted(lines.items(), key=lambda item: -item[1])
+    homes = tuple(f"bayesloss.learning.{name}" for name in [*refused, "estimators", "calibration"])
+    assert not [name for name in reached if name.startswith(homes)]
 
 
 def test_a_file_has_400_lines_at_most_and_a_function_60_of_code():

@@ -212,11 +212,7 @@ def maximise_evidence(
     >>> round(float(best.likelihood.alpha) ** -0.5, 1)  # the noise's standard deviation
     0.1
     """
-    if not callable(objective) and objective not in get_args(Objective):
-        raise ValueError(
-            f"expected an objective of {get_args(Objective)}, or a function such as nearest of "
-            f"bayesloss.learning.evidence.variational, got {objective!r}"
-        )
+    _check_objective(objective)
     if not smoothness:
         raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
     ranges = _ranges(bounds or {}, likelihood)
@@ -227,12 +223,12 @@ def maximise_evidence(
     zeros = torch.zeros_like(y.targets)
     if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
         raise ValueError(f'expected objective="laplace": no bound is known for {likelihood!r}')
-    searches = []
-    for a in smoothness:
-        begin = LogJoint(at_smoothness(prior, a), likelihood, y)
-        start = begin.prior.start(x)
-        search = _Search(begin=begin, objective=objective, limits=(lowest, highest), Gamma=start)
-        searches.append(search)
+    begins = [LogJoint(at_smoothness(prior, a), likelihood, y) for a in smoothness]
+    limits = (lowest, highest)
+    searches = [
+        _Search(begin=begin, objective=objective, limits=limits, Gamma=begin.prior.start(x))
+        for begin in begins
+    ]
     for search in searches:
         search.run(max_iter)
     best = max(searches, key=lambda search: search.value)
@@ -293,9 +289,8 @@ class _Search:
 
     def _step(self, theta: Tensor) -> tuple[float, Tensor]:
         self.n_evaluations += 1
-        value, gradient, mode = evidence_gradient(
-            theta, partial(joint_at, self.begin), self.Gamma, self.objective
-        )
+        joint_of = partial(joint_at, self.begin)
+        value, gradient, mode = evidence_gradient(theta, joint_of, self.Gamma, self.objective)
         if self.value < value < math.inf:
             # The part of the gradient that does not push against an edge of the range.
             uphill = torch.clamp(theta + gradient, *self.limits) - theta
@@ -307,6 +302,14 @@ class _Search:
             self.mode = mode
             self.Gamma = mode.Gamma
         return -value, -gradient
+
+
+def _check_objective(objective: Objective | Nearest) -> None:
+    if not callable(objective) and objective not in get_args(Objective):
+        raise ValueError(
+            f"expected an objective of {get_args(Objective)}, or a function such as nearest of "
+            f"bayesloss.learning.evidence.variational, got {objective!r}"
+        )
 
 
 def _ranges(
