@@ -10,7 +10,8 @@ from torch import Tensor
 
 def as_float64(values: ArrayLike | Tensor) -> Tensor:
     """Real numbers as a float64 tensor that keeps gradients; complex ones are a ValueError."""
-    if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
+    is_complex = values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values)
+    if is_complex:
         raise ValueError("expected real numbers, got complex ones")
     if not isinstance(values, Tensor):  # PyTorch takes no negative strides, and no pandas.Series
         values = np.array(values, dtype=np.float64, order="C")
@@ -19,7 +20,9 @@ def as_float64(values: ArrayLike | Tensor) -> Tensor:
 
 def as_number(value: float | Tensor) -> float:
     """A hyper-parameter as a float, also where it is a tensor that requires a gradient."""
-    return float(value.detach()) if isinstance(value, Tensor) else float(value)
+    if isinstance(value, Tensor):
+        value = value.detach()
+    return float(value)
 
 
 def as_scalar(value: float | Tensor) -> Tensor:
