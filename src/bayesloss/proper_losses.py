@@ -20,7 +20,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.tensors import as_float64
+from bayesloss.tensors import as_canonical_scores, as_labels, as_probabilities
 
 
 class LogProbability(NamedTuple):
@@ -55,13 +55,13 @@ class ProperLoss(ABC):
 
     def loss(self, y: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """What the prediction u costs when the label turns out to be y, -1 or 1."""
-        minus, plus = self._partial_losses(_probabilities(u))
-        return torch.where(_labels(y) > 0, plus, minus)
+        minus, plus = self._partial_losses(as_probabilities(u))
+        return torch.where(as_labels(y) > 0, plus, minus)
 
     def conditional_risk(self, pi: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """The expected loss of the prediction u when y = 1 has probability pi."""
-        minus, plus = self._partial_losses(_probabilities(u))
-        return _expected(_probabilities(pi), minus, plus)
+        minus, plus = self._partial_losses(as_probabilities(u))
+        return _expected(as_probabilities(pi), minus, plus)
 
     def bayes_risk(self, pi: ArrayLike | Tensor) -> Tensor:
         """The least expected loss when y = 1 has probability pi: by properness, that of pi."""
@@ -69,24 +69,24 @@ class ProperLoss(ABC):
 
     def canonical_link(self, u: ArrayLike | Tensor) -> Tensor:
         """The score of a probability: minus the derivative of the Bayes risk."""
-        return self._link(_probabilities(u))
+        return self._link(as_probabilities(u))
 
     def inverse_canonical_link(self, a: ArrayLike | Tensor) -> Tensor:
         """The probability of a score; 0 or 1 outside the range of the link."""
-        return self._inverse_link(_scores(a))
+        return self._inverse_link(as_canonical_scores(a))
 
     def weight(self, u: ArrayLike | Tensor) -> Tensor:
         """Minus the second derivative of the Bayes risk: the price of an error near u."""
-        return self._weight(_probabilities(u))
+        return self._weight(as_probabilities(u))
 
     def conjugate(self, a: ArrayLike | Tensor) -> Tensor:
         """The Legendre conjugate of minus the Bayes risk: sup over u in [0, 1] of a u + L(u)."""
-        return self._conjugates(_scores(a))[0]
+        return self._conjugates(as_canonical_scores(a))[0]
 
     def canonical_loss(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> Tensor:
         """What the score a costs, second form of (1); beyond the link's range a straight line."""
-        minus, plus = self._conjugates(_scores(a))
-        return torch.where(_labels(y) > 0, plus, minus)
+        minus, plus = self._conjugates(as_canonical_scores(a))
+        return torch.where(as_labels(y) > 0, plus, minus)
 
     def log_probabilities(self, a: ArrayLike | Tensor) -> LogProbability:
         """The log probabilities of the labels -1 and 1 at finite scores a, and their derivatives.
@@ -94,20 +94,19 @@ class ProperLoss(ABC):
         Three tensors of shape (2, ...): log(1 - u) and log u, then first and second derivatives by
         a, accurate in both tails. A bounded canonical link raises a ValueError.
         """
-        a = _scores(a)
+        a = as_canonical_scores(a)
         minus = self._log_complement(a)
         plus = self._log_probability(a)
-        return LogProbability(
-            value=torch.stack([minus.value, plus.value]),
-            first=torch.stack([minus.first, plus.first]),
-            second=torch.stack([minus.second, plus.second]),
-        )
+        value = torch.stack([minus.value, plus.value])
+        first = torch.stack([minus.first, plus.first])
+        second = torch.stack([minus.second, plus.second])
+        return LogProbability(value, first, second)
 
     def log_likelihood(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor]:
         """The log probability of the label y (-1 or 1) at a finite score a, and its slope."""
-        y = _labels(y)
+        y = as_labels(y)
         if self.symmetric:  # 1 - u(a) = u(-a)
-            log = self._log_probability(y * _scores(a))
+            log = self._log_probability(y * as_canonical_scores(a))
             return log.value, y * log.first
         log = self.log_probabilities(a)
         value = torch.where(y > 0, log.value[1], log.value[0])
@@ -121,7 +120,7 @@ class ProperLoss(ABC):
     def dual_divergence(self, a: ArrayLike | Tensor, b: ArrayLike | Tensor) -> Tensor:
         """Second form of (1), with limits: ``conjugate(a) - a q - bayes_risk(q)``, q from b."""
         q = self.inverse_canonical_link(b)
-        minus, plus = self._conjugates(_scores(a))
+        minus, plus = self._conjugates(as_canonical_scores(a))
         return _expected(q, minus, plus) - self.bayes_risk(q)
 
     @abstractmethod
@@ -351,11 +350,10 @@ class SkewedLogLoss(ProperLoss):
         u = self._inverse_link(a)
         total = torch.stack([s**j for j in range(k)]).sum(0)
         spread = torch.stack([(k - j) * s**j for j in range(k)]).sum(0)
-        return LogProbability(
-            value=torch.where(s < 0.5, torch.log1p(-u), torch.log(total) - _softplus(b)),
-            first=-k * u / total,
-            second=-k * u * rest * spread / total**2,
-        )
+        value = torch.where(s < 0.5, torch.log1p(-u), torch.log(total) - _softplus(b))
+        first = -k * u / total
+        second = -k * u * rest * spread / total**2
+        return LogProbability(value, first, second)
 
     def _minus(self, log_s: Tensor, log_rest: Tensor) -> Tensor:
         """The loss of the label -1, from log s and log(1 - s)."""
@@ -370,28 +368,6 @@ class SkewedLogLoss(ProperLoss):
     def _plus(self, log_s: Tensor) -> Tensor:
         """The loss of the label 1, from log s."""
         return -log_s + sum(-torch.expm1(j * log_s) / j for j in range(1, self.power))
-
-
-def _probabilities(values: ArrayLike | Tensor) -> Tensor:
-    u = as_float64(values)
-    return _checked(u, (u >= 0) & (u <= 1), "probabilities in [0, 1]")
-
-
-def _labels(values: ArrayLike | Tensor) -> Tensor:
-    y = as_float64(values)
-    return _checked(y, y.abs() == 1, "labels -1 and 1")
-
-
-def _scores(values: ArrayLike | Tensor) -> Tensor:
-    a = as_float64(values)
-    return _checked(a, ~torch.isnan(a), "scores, finite or infinite")
-
-
-def _checked(values: Tensor, valid: Tensor, expected: str) -> Tensor:
-    """The values, or a ValueError with the first that is not valid."""
-    if not bool(valid.all()):
-        raise ValueError(f"expected {expected}, got {float(values[~valid].flatten()[0])}")
-    return values
 
 
 def _expected(pi: Tensor, minus: Tensor, plus: Tensor) -> Tensor:

@@ -18,6 +18,31 @@ def as_float64(values: ArrayLike | Tensor) -> Tensor:
     return torch.as_tensor(values, dtype=torch.float64)
 
 
+def as_probabilities(values: ArrayLike | Tensor) -> Tensor:
+    """Numbers from 0 to 1, both included, of any shape."""
+    u = as_float64(values)
+    return _checked(u, (u >= 0) & (u <= 1), "probabilities in [0, 1]")
+
+
+def as_labels(values: ArrayLike | Tensor) -> Tensor:
+    """Labels -1 and 1, of any shape."""
+    y = as_float64(values)
+    return _checked(y, y.abs() == 1, "labels -1 and 1")
+
+
+def as_canonical_scores(values: ArrayLike | Tensor) -> Tensor:
+    """Scores of a loss's canonical link, finite or infinite and never NaN, of any shape."""
+    a = as_float64(values)
+    return _checked(a, ~torch.isnan(a), "scores, finite or infinite")
+
+
+def _checked(values: Tensor, valid: Tensor, expected: str) -> Tensor:
+    """The values, or a ValueError with the first that is not valid."""
+    if not bool(valid.all()):
+        raise ValueError(f"expected {expected}, got {float(values[~valid].flatten()[0])}")
+    return values
+
+
 def as_number(value: float | Tensor) -> float:
     """A hyper-parameter as a float, also where it is a tensor that requires a gradient."""
     if isinstance(value, Tensor):
