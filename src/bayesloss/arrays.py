@@ -16,8 +16,9 @@ def as_scores(scores: ArrayLike) -> NDArray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or len(values) == 0:
-        two = values.ndim == 2 and values.shape[1] == 2
-        hint = ": of probabilities of two classes give the second column" if two else ""
+        hint = ""
+        if values.ndim == 2 and values.shape[1] == 2:
+            hint = ": of probabilities of two classes give the second column"
         raise ValueError(f"expected scores of shape (n,), got {values.shape}{hint}")
     if np.isnan(values).any():
         raise ValueError(f"expected scores, got {int(np.isnan(values).sum())} NaN of {len(values)}")

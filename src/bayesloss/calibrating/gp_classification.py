@@ -25,7 +25,8 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss.tensors import as_float64
 from bayesloss.warnings import warn_caller, warn_unconverged
 
-_TOLD = 1e-3  # nats a row: a fit has learned something if labels left out are so much likelier
+# Nats a row: a fit has learned something if labels left out are so much likelier than by a coin.
+_LEAST_GAIN = 1e-3
 
 
 class ProbitClassifier(ClassifierMixin, BaseEstimator):
@@ -61,21 +62,26 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass."
             )
-        positive = codes == (np.arange(K)[:, None] if K > 2 else 1)
-        return features, torch.from_numpy(np.where(np.atleast_2d(positive), 1.0, -1.0))
+        of_each_set = np.arange(K)[:, None] if K > 2 else np.array([[1]])  # the class that is +1
+        signs = np.where(codes == of_each_set, 1.0, -1.0)
+        return features, torch.from_numpy(signs)
 
     def _make_prior(self, X: Array, signs: torch.Tensor) -> torch.Tensor:
-        given = self.length_scale
-        found = choose_kernel(
+        """Choose the kernel, set the prior, and return its features, (1 or K, n, r)."""
+        length_scales = None
+        if not isinstance(self.length_scale, str):
+            length_scales = _checked_length_scales(self.length_scale, X)
+        chosen = choose_kernel(
             X,
             signs.numpy(),
             inference=self.inference,
-            length_scales=None if isinstance(given, str) else _checked_length_scales(given, X),
+            length_scales=length_scales,
             amplitude=None if self.amplitude is None else float(self.amplitude),
-            ard=isinstance(given, str) and given == "ard",
+            ard=length_scales is None and self.length_scale == "ard",
         )
-        self.length_scale_, self.amplitude_ = found.length_scales, found.amplitude
-        if not found.converged:
+        self.length_scale_ = chosen.length_scales
+        self.amplitude_ = chosen.amplitude
+        if not chosen.converged:
             warn_unconverged(
                 "the search for the kernel ended before the evidence's slope vanished: give "
                 "length_scale and amplitude, or scale the columns"
@@ -93,20 +99,23 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         mean, variance = plain.held_out(features)
         held_out = torch.special.log_ndtr(signs * mean / (1 + variance).sqrt())  # LHG (25)
-        if float(held_out.mean()) >= math.log(0.5) + _TOLD:
+        if float(held_out.mean()) >= math.log(0.5) + _LEAST_GAIN:
             return
-        given = not isinstance(self.length_scale, str) or self.amplitude is not None
-        hint = "Is the length scale too short? Leave it and amplitude out: the evidence chooses"
+        if isinstance(self.length_scale, str) and self.amplitude is None:
+            hint = "No kernel explains them better than chance"
+        else:
+            hint = "Is the length scale too short? Leave it and amplitude out: the evidence chooses"
         warn_caller(
             "the fit tells nothing: held out, the training labels are no more probable than by the "
-            f"toss of a coin. {hint if given else 'No kernel explains them better than chance'}"
+            f"toss of a coin. {hint}"
         )
 
     def _margin(self, X: ArrayLike) -> Array:
         """The argument of Phi in LHG (25), a row for each set of labels."""
         check_is_fitted(self)
         new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
-        return self.posterior_.margin(*self.prior_.project(new)).numpy()
+        features, noise = self.prior_.project(new)
+        return self.posterior_.margin(features, noise).numpy()
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """LHG (25): the probabilities of the classes under the approximate posterior.
@@ -143,12 +152,14 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         generator = torch.Generator()
         generator.manual_seed(int(check_random_state(random_state).randint(2**31)))
         z = self.posterior_.sample(n_samples, generator)
-        return self.classes_[self.prior_.draw_labels(z, new, generator)[0].numpy().astype(int)]
+        positive = self.prior_.draw_labels(z, new, generator)[0]
+        return self.classes_[positive.numpy().astype(int)]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class that ``decision_function`` favours; X as for :meth:`predict_proba`."""
-        decided = self.decision_function(X)
-        return self.classes_[(decided > 0).astype(int) if decided.ndim == 1 else decided.argmax(1)]
+        decision = self.decision_function(X)
+        codes = (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)
+        return self.classes_[codes]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """The margin in LHG (25), positive for the second class; X as for :meth:`predict_proba`.
@@ -327,19 +338,21 @@ class LossEMClassifier(ProbitClassifier):
         if X_target is not None:
             target = validate_data(self, X_target, reset=False, dtype=np.float64)
         features = self._make_prior(inputs, signs)
-        found = loss_em_probit(
+        target_features, target_noise = self.prior_.project(self._scaled(target))
+        result = loss_em_probit(
             features,
             signs,
-            *self.prior_.project(self._scaled(target)),
+            target_features,
+            target_noise,
             self.costs_,
             inference=self.inference,
             max_loss=self.max_loss_,
             max_iter=self.max_iter,
         )
-        self.posterior_ = found.q
-        self.target_decisions_ = self.classes_[(found.decisions[0].numpy() > 0).astype(int)]
-        self.n_iter_ = int(found.n_rounds[0])
-        self.converged_ = bool(found.converged[0] and found.q.converged[0])
+        self.posterior_ = result.q
+        self.target_decisions_ = self.classes_[(result.decisions[0].numpy() > 0).astype(int)]
+        self.n_iter_ = int(result.n_rounds[0])
+        self.converged_ = bool(result.converged[0] and result.q.converged[0])
         self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
         return self
 
@@ -355,15 +368,17 @@ class LossEMClassifier(ProbitClassifier):
 
 
 def _checked_length_scales(given: ArrayLike, X: Array) -> Array:
-    scales, n_features = np.asarray(given, dtype=float), X.shape[1]
+    scales = np.asarray(given, dtype=float)
+    n_features = X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
         raise ValueError(f"expected one length_scale or {n_features}, got shape {scales.shape}")
     if not ((scales > 0) & np.isfinite(scales)).all():
         raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
     with np.errstate(over="ignore"):
-        if not np.isfinite(np.abs(X).max(axis=0) / scales).all():
-            raise ValueError(
-                f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
-                f"units of {scales.min():g}"
-            )
+        in_units = np.abs(X).max(axis=0) / scales
+    if not np.isfinite(in_units).all():
+        raise ValueError(
+            f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
+            f"units of {scales.min():g}"
+        )
     return np.broadcast_to(scales, n_features).copy()

@@ -163,14 +163,16 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         with fixed_threads(1), torch.inference_mode(False):  # search and average differentiate
             folded = rows.fold(_triangle, prior.features, self._units, merge=joined)
             data = likelihood.of_triangle(folded, moments.total)
-            found = maximise_evidence(
+            best = maximise_evidence(
                 prior, likelihood, ends, data, bounds=SEARCH_RANGES, max_iter=self.max_iter
             )
-            self.mixture_ = PosteriorMixture([found.posterior], ends.new_ones(1))
+            self.mixture_ = PosteriorMixture([best.posterior], ends.new_ones(1))
             if self.average_hyperparameters:
-                self.mixture_ = average_hyperparameters(found.posterior, data)
-        self.posterior_, self.likelihood_ = found.posterior, found.likelihood
-        self.converged_, self.n_iter_ = found.converged, found.n_evaluations
+                self.mixture_ = average_hyperparameters(best.posterior, data)
+        self.posterior_ = best.posterior
+        self.likelihood_ = best.likelihood
+        self.converged_ = best.converged
+        self.n_iter_ = best.n_evaluations
         if self.robust_range:
             self.mixture_ = self.mixture_.with_straight_ends()
         scale = self._units.y_scale
@@ -195,7 +197,10 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         x = self._new_input(X)
         centre, variance = self.mixture_.moments(x)
         mean = self._units.original_targets(centre)
-        return (mean, abs(self._units.y_scale) * np.sqrt(variance.numpy())) if return_std else mean
+        if not return_std:
+            return mean
+        std = abs(self._units.y_scale) * np.sqrt(variance.numpy())
+        return mean, std
 
     @by_blocks
     def predict_interval(
@@ -214,11 +219,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         check_level(level)
         if of not in ("curve", "observation"):
             raise ValueError(f'expected of to be "curve" or "observation", got {of!r}')
-        x, observation = self._new_input(X), of == "observation"
-        low, high = (
-            self._units.original_targets(self.mixture_.quantile(x, at, observation=observation))
-            for at in ((1 - level) / 2, (1 + level) / 2)
-        )
+        x = self._new_input(X)
+        observation = of == "observation"
+        below = self.mixture_.quantile(x, (1 - level) / 2, observation=observation)
+        above = self.mixture_.quantile(x, (1 + level) / 2, observation=observation)
+        low = self._units.original_targets(below)
+        high = self._units.original_targets(above)
         return (low, high) if self.increasing_ else (high, low)
 
     def sample_source(
@@ -241,7 +247,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         x = self._new_input(X)
         seed = int(check_random_state(random_state).randint(2**31))
         generator = torch.Generator().manual_seed(seed)
-        return self._units.original_targets(self.mixture_.sample_source(x, n_samples, generator)).T
+        sources = self.mixture_.sample_source(x, n_samples, generator)
+        return self._units.original_targets(sources).T
 
     def _read(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
         if is_dask(X):
@@ -252,11 +259,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         features, target = validate_data(
             self, _as_column(X), y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
+        x = self._one_feature(features)
         y = np.asarray(target, dtype=np.float64)
         if sample_weight is None:  # no memory for each
-            return Rows(self._one_feature(features), y, np.broadcast_to(1.0, len(y)))
+            return Rows(x, y, np.broadcast_to(1.0, len(y)))
         weight = check_weights(sample_weight, features)
-        return Rows(self._one_feature(features), y, weight).some(weight > 0)
+        return Rows(x, y, weight).some(weight > 0)
 
     def _one_feature(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != 1:
@@ -266,14 +274,17 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     def _new_input(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
         features = validate_data(self, _as_column(X), reset=False, dtype=np.float64)
-        x, edge = self._units.inputs(self._one_feature(features)), 1 / self.period_fraction
+        x = self._units.inputs(self._one_feature(features))
+        edge = 1 / self.period_fraction
         outside = int((x.abs() > edge).sum())
         if outside:
             low, high = self._units.original_inputs([-edge, edge])
+            goes_on = ""
+            if self.robust_range and self.prior == "isgp":
+                goes_on = ", and goes on straight"
             warn_caller(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
-                "kernel's period ends: the fit says nothing there"
-                + (", and goes on straight" if self.robust_range and self.prior == "isgp" else "")
+                f"kernel's period ends: the fit says nothing there{goes_on}"
             )
         return x
 
@@ -283,7 +294,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
         return tags
 
     def _direction(self, moments: Moments) -> bool:
@@ -298,12 +310,15 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def _beginning(self, moments: Moments) -> tuple[SourcePrior, Gaussian]:
         """The prior and likelihood of the straight line, where the search begins."""
-        explained = min(abs(moments.correlation), 0.999)
+        # Within limits, so that neither the line is flat nor its noise nothing.
+        correlation = min(abs(moments.correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
-        variance = max(explained, 0.1) / moments.x_spread if self.prior == "isgp" else 1.0
+        variance = 1.0
+        if self.prior == "isgp":
+            variance = max(correlation, 0.1) / moments.x_spread
         kernel = TrigonometricKernel(a=3.0, c=self.period_fraction, n_basis=self.n_basis)
         prior = _PRIORS[self.prior](kernel.scaled(variance))
-        return prior, Gaussian(1 / (1 - explained**2))
+        return prior, Gaussian(1 / (1 - correlation**2))
 
 
 def _as_column(X: Any) -> Any:
