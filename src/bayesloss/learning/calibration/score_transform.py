@@ -111,15 +111,6 @@ class _Targets:
     of_1: float
 
 
-@dataclass(frozen=True)
-class _Loss:
-    """Minus a sigmoid's log likelihood in theta = (level, slope), and its derivatives there."""
-
-    value: float
-    downhill: Array  # minus the gradient, (2,)
-    hessian: Array  # (2, 2)
-
-
 def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
     """Platt scaling of z by Newton's method; the slope is 0 if all z are equal."""
     middle = float(ends[0] / 2 + ends[1] / 2)
@@ -144,39 +135,59 @@ def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
     unit *= deviation
     rows = rows.map(lambda z: (z - middle) / unit)
 
-    def loss_at(theta: Array) -> _Loss:
-        sums = rows.fold(_loss, theta, targets)
-        return _Loss(value=sums[0], downhill=sums[1:3], hessian=sums[[3, 4, 4, 5]].reshape(2, 2))
+    least = _least_loss(rows, targets, level, total)
+    return PlattSigmoid(
+        middle=middle,
+        level=float(least.theta[0]),
+        slope=float(least.theta[1]) / unit,
+        error=1 / (unit * math.sqrt(total * rate * (1 - rate))),
+        log_likelihood=-least.value,
+    )
 
-    theta = np.array([level, 0.0])
-    loss = loss_at(theta)
+
+@dataclass(frozen=True)
+class _Loss:
+    """Minus the log likelihood of the sigmoid of theta[0] + theta[1] u, and its derivatives."""
+
+    theta: Array  # (2,)
+    value: float
+    downhill: Array  # minus the gradient, (2,)
+    hessian: Array  # (2, 2)
+
+    @classmethod
+    def at(cls, rows: Rows, targets: _Targets, theta: Array) -> "_Loss":
+        """At theta, of rows of u."""
+        sums = rows.fold(_loss_sums, theta, targets)
+        return cls(
+            theta=theta,
+            value=sums[0],
+            downhill=sums[1:3],
+            hessian=sums[[3, 4, 4, 5]].reshape(2, 2),
+        )
+
+
+def _least_loss(rows: Rows, targets: _Targets, level: float, total: float) -> _Loss:
+    """By Newton's method with halved steps, from a flat sigmoid; warns if it does not end."""
+    loss = _Loss.at(rows, targets, np.array([level, 0.0]))
     for _ in range(_NEWTON_STEPS):
         step = np.linalg.solve(loss.hessian + _RIDGE * total * np.eye(2), loss.downhill)
         gain = float(loss.downhill @ step)
         if gain < _EXACT * total:
-            break
+            return loss
         fraction = 1.0
-        moved = loss_at(theta + step)
+        moved = _Loss.at(rows, targets, loss.theta + step)
         while moved.value > loss.value and fraction > _SHORTEST:
             fraction /= 2
-            moved = loss_at(theta + fraction * step)
-        theta = theta + fraction * step
+            moved = _Loss.at(rows, targets, loss.theta + fraction * step)
         loss = moved
-    else:
-        warn_unconverged(
-            f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
-            "to gain; the scores' tails may be too long for it"
-        )
-    return PlattSigmoid(
-        middle=middle,
-        level=float(theta[0]),
-        slope=float(theta[1]) / unit,
-        error=1 / (unit * math.sqrt(total * rate * (1 - rate))),
-        log_likelihood=-loss.value,
+    warn_unconverged(
+        f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
+        "to gain; the scores' tails may be too long for it"
     )
+    return loss
 
 
-def _loss(u: Array, y: Array, weight: Array, theta: Array, targets: _Targets) -> Array:
+def _loss_sums(u: Array, y: Array, weight: Array, theta: Array, targets: _Targets) -> Array:
     """The loss, minus its gradient (2) and the upper triangle of its Hessian (3)."""
     target = np.where(y == 1, targets.of_1, targets.of_0)
     nu = theta[0] + theta[1] * u

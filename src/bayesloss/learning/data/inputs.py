@@ -29,10 +29,10 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
-_CELLS = 2**16  # numbers hashed at a time
+_CELLS = 2**16  # numbers hashed at a time: half a megabyte
 _ODD = np.uint64(0xBF58476D1CE4E5B9)  # a factor of SplitMix64, which spreads each bit over all
-_ROWS = 1024  # data in a block of products
-_PREDICTED = 2**21  # numbers in a block of prediction
+_ROWS = 1024  # whose products with directions are made together
+_PREDICTED = 2**21  # numbers in a block of prediction: 16 megabytes
 
 PerRow = Float[Tensor, " n"]
 PerColumn = Float[Tensor, " d"]

@@ -113,9 +113,10 @@ class RangeMap:
         below = piece.mean + piece.bend * cross
         above = piece.rise * (piece.mean * theta**2 + piece.left * cross)
         t = piece.value + above / below
-        for k, sign in ((0, -1), (-1, 1)):
-            excess = self.slopes[k] * (sign * (s - self.knots[k])).clip(min=0) / self.reach
-            beyond = self.values[k] + sign * self.reach * np.log1p(excess)
+        for end, outwards in ((0, -1), (-1, 1)):  # the first knot, and the last
+            far = (outwards * (s - self.knots[end])).clip(min=0)
+            excess = self.slopes[end] * far / self.reach
+            beyond = self.values[end] + outwards * self.reach * np.log1p(excess)
             t = np.where(excess > 0, beyond, t)
         return self.centre + self.width * t
 
@@ -133,10 +134,10 @@ class RangeMap:
         c = -piece.mean * y
         theta = -2 * c / (b + np.sqrt(b**2 - 4 * a * c))
         s = piece.knot + piece.run * theta
-        for k, sign in ((0, -1), (-1, 1)):
-            excess = (sign * (t - self.values[k])).clip(min=0) / self.reach
-            beyond = self.knots[k] + sign * self.reach / self.slopes[k] * np.expm1(excess)
-            s = np.where(excess > 0, beyond, s)
+        for end, outwards in ((0, -1), (-1, 1)):
+            excess = (outwards * (t - self.values[end])).clip(min=0) / self.reach
+            step = self.reach / self.slopes[end] * np.expm1(excess)
+            s = np.where(excess > 0, self.knots[end] + outwards * step, s)
         return self.centre + self.width * (self.xi + self.lam * np.sinh(s / self.lam))
 
     def _pieces(self, edges: Float[ndarray, " K"], at: Float[ndarray, " n"]) -> "_Pieces":
