@@ -295,7 +295,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: 50 kB, without the table of 2.5 MB that follows from them."""
+        """What a pickle holds: 50 kB, without the table of 2.5 MB that follows from the rest."""
         return {name: value for name, value in vars(self).items() if name != "_table"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -262,10 +262,13 @@ class _FiniteEnds:
         """Finite values; unseen infinite ones become least and most."""
         span = (self.high - self.low) or 1.0
         far = min(_FARTHEST * span, np.finfo(np.float64).max / 4)
+        lowest = -math.inf
         if self.bottom == -math.inf:
-            values = values.clip(min=max(least, self.low - far))
+            lowest = max(least, self.low - far)
+        highest = math.inf
         if self.top == math.inf:
-            values = values.clip(max=min(most, self.high + far))
+            highest = min(most, self.high + far)
+        values = values.clip(lowest, highest)
         if self.bottom == -math.inf and self.top == math.inf:
             return values
         inside = values.clip(self.low, self.high)
