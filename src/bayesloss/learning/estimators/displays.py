@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.arrays import Array
 from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
-from bayesloss.learning.data.estimator_base import axes_or_new
 from bayesloss.learning.data.rows import check_weights
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor
@@ -85,7 +84,7 @@ class LinkDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curve and its band."""
-        self.ax_ = ax = axes_or_new(ax)
+        self.ax_ = ax = _axes_or_new(ax)
         ax.fill_between(self.scores, self.low, self.high, alpha=0.3, linewidth=0)
         ax.plot(self.scores, self.probability)
         ax.set(xlabel="score", ylabel=f"probability of {self.name}", ylim=(0, 1))
@@ -189,7 +188,7 @@ class MonotoneDisplay:
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw data, curve and bands."""
-        self.ax_ = ax = axes_or_new(ax)
+        self.ax_ = ax = _axes_or_new(ax)
         share = f"{100 * self.level:g} %"
         ax.scatter(self.X, self.y, s=8, color="0.4", label="data")
         low, high = self.observation
@@ -314,7 +313,7 @@ class ReliabilityDisplay:
 
     def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
         """Draw curve, band and histogram, and bins if their number is given."""
-        self.ax_ = ax = axes_or_new(ax)
+        self.ax_ = ax = _axes_or_new(ax)
         p = np.linspace(self.y_prob.min(), self.y_prob.max(), 201)
         curve = self.reliability.calibrator.predict_proba(p)[:, 1]
         low, high = self.reliability.calibrator.predict_interval(p, self.reliability.level)
@@ -354,3 +353,15 @@ class ReliabilityDisplay:
         mean = total[full] / count[full]
         rate = positive[full] / count[full]
         self.ax_.plot(mean, rate, "o", color=color, label=f"{n_bins} bins")
+
+
+def _axes_or_new(ax: Any) -> Any:
+    """These Matplotlib axes, or those of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("drawing needs Matplotlib: pip install 'bayesloss[plot]'") from error
+    if ax is not None:
+        return ax
+    _, axes = pyplot.subplots(layout="constrained")
+    return axes
