@@ -22,6 +22,8 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from bayesloss.threads import one_thread, threads_for
+
 Utility = Callable[[Any, Any, Any], Any]
 
 _ROUNDING = 1e-9  # of the utility's size: improvements below are none
@@ -40,6 +42,7 @@ def f_measure(hits: Any, chosen: Any, positives: Any) -> Any:
     return np.where(chosen + positives > 0, 2 * hits / np.maximum(chosen + positives, 1), 1.0)
 
 
+@one_thread()
 def decide_together(
     draws: ArrayLike,
     utility: Utility | None = None,
@@ -97,7 +100,8 @@ def decide_together(
     by_count = csr_array((weight, (group, np.arange(len(group))))) @ labels  # w y, summed by P
     sizes = np.arange(m + 1) if k is None else np.array([k])
     level, slope = _chords(utility, sizes[:, None], counts, m)
-    gains = slope @ by_count  # of each case among so many chosen
+    with threads_for(len(sizes), len(counts), m):
+        gains = slope @ by_count  # of each case among so many chosen
     best_first = np.argsort(-gains, axis=1, kind="stable")
     inside = np.arange(m) < sizes[:, None]
     bounds = level @ mass + (np.take_along_axis(gains, best_first, 1) * inside).sum(axis=1)

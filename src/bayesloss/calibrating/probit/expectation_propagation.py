@@ -27,6 +27,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     log_likelihood,
     warn_if_unsettled,
 )
+from bayesloss.threads import one_thread
 
 _DEPTH = 3  # sweeps over which the extrapolation looks back
 # The sites have settled when none would change by more, relative to 1 + its size, in units of the
@@ -96,7 +97,8 @@ def combine_sites(
 ) -> tuple[Weights, Tensor, Tensor]:
     """Mean and covariance of the weights by prior and sites; log determinant of the precision."""
     factor = _factor(features, precision, prior[0])
-    covariance = torch.cholesky_inverse(factor)
+    with one_thread():
+        covariance = torch.cholesky_inverse(factor)
     mean = (covariance @ (features.mT @ shift[..., None] + prior[1][..., None])).squeeze(-1)
     return mean, covariance, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 

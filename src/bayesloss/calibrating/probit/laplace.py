@@ -21,6 +21,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     log_likelihood,
     warn_if_unsettled,
 )
+from bayesloss.threads import one_thread
 
 _GRADIENT = 1e-9  # a mode is found when no entry of the gradient is larger
 
@@ -89,9 +90,11 @@ def find_mode(
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     latent = (features @ z[..., None]).squeeze(-1)
     weight = curvature(y * latent)
+    with one_thread():
+        covariance = torch.cholesky_inverse(factor)  # LHG Table 3, line 4
     return GaussianWeights(
         mean=z,
-        covariance=torch.cholesky_inverse(factor),  # LHG Table 3, line 4
+        covariance=covariance,
         log_evidence=log_joint(z, features, y, term) - 0.5 * log_det,  # GPML (3.32)
         converged=converged,
         n_iterations=iteration,

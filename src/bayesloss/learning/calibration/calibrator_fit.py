@@ -19,12 +19,14 @@ from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.sources.priors import CentredISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
+from bayesloss.threads import one_thread
 
 _CURVE_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores of a LinkCalibrator span
 _FILLED = 0.5  # and the u of a class of a SoftmaxCalibrator
 MAX_ITER = 500  # of its searches
 
 
+@one_thread()
 def fit_curve(
     rows: Rows, centre: float, half: float, total: float, power: float
 ) -> tuple[CurvePosterior, bool]:
@@ -80,6 +82,7 @@ class CrossEntropy:
         return torch.from_numpy(self.weight) @ cross_entropy(logits, target, reduction="none")
 
 
+@one_thread()
 def fit_temperature(logits: Array, loss: CrossEntropy) -> float:
     """The factor of logits; a weak prior keeps it finite where classes can be separated."""
     z = torch.from_numpy(logits)
@@ -91,6 +94,7 @@ def fit_temperature(logits: Array, loss: CrossEntropy) -> float:
     return math.exp(found.x)
 
 
+@one_thread()
 def fit_matrix(logits: Array, loss: CrossEntropy) -> tuple[Array, Array, bool]:
     """Matrix and intercept, and whether the search for them converged."""
     K, z = logits.shape[1], torch.from_numpy(logits)
@@ -105,6 +109,7 @@ def fit_matrix(logits: Array, loss: CrossEntropy) -> tuple[Array, Array, bool]:
     return mode[:, :K].copy(), mode[:, K].copy(), converged
 
 
+@one_thread()
 def fit_sources(u: Array, loss: CrossEntropy) -> tuple[list[MonotoneCurve], bool]:
     """All sources together, in units of their priors' standard deviations."""
     priors, features = [], []

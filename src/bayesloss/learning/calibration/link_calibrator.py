@@ -38,6 +38,7 @@ from bayesloss.learning.calibration.monotone_curves import monotone_curves
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
 from bayesloss.learning.data.rows import Rows, read_scores
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller, warn_unconverged
 
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
@@ -49,6 +50,7 @@ _MANY = 100  # kinds of labels that are told apart before they are refused
 _FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
 
 
+@on_one_thread
 class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """Scores to probabilities by a smooth, strictly increasing curve with a posterior band.
 

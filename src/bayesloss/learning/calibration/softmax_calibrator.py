@@ -41,12 +41,14 @@ from bayesloss.learning.calibration.calibrator_base import WIDER, composite_powe
 from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
+from bayesloss.threads import on_one_thread, threads_for
 from bayesloss.warnings import warn_unconverged
 
 _TINY = float(np.finfo(np.float64).tiny)
 _ROWS = 1_000  # that sources and bands are computed for at a time
 
 
+@on_one_thread
 class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     """Scores of K classes to probabilities: temperature, structured matrix, monotone sources.
 
@@ -166,7 +168,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         ends = []
         for part in np.array_split(values, math.ceil(len(values) / _ROWS)):
             p, g = self._derivatives(self._tempered(part))
-            moved = g @ root
+            with threads_for(len(part), *root.shape[1:]):
+                moved = g @ root
             away = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
             rest = (1 - p).clip(min=_TINY)
             odds, spread = np.log(p) - np.log(rest), half * away / rest
@@ -251,8 +254,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         H += block_diag(*(g.swapaxes(1, 2) @ ((weight[:, None] * p).T[:, :, None] * g)))
         mean = (np.sqrt(weight)[:, None] * p)[:, :, None] * g.swapaxes(0, 1)
         mean = mean.reshape(-1, K * d)
-        factor = np.linalg.cholesky(H - mean.T @ mean)
-        return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
+        with threads_for(K * d, *mean.shape):
+            factor = np.linalg.cholesky(H - mean.T @ mean)
+            return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
 
 
 def _distributions(scores: Array) -> bool:

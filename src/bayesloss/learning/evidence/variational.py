@@ -43,6 +43,7 @@ from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.proper_losses import LogLoss
 from bayesloss.quadrature import gauss_hermite
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
 _SETTLED = 1e-6  # nats that the next step would gain
@@ -194,6 +195,7 @@ class GaussianBound:
         return gradient + q.pull + pull, hessian + q.bend + torch.outer(pull, q.apart)
 
 
+@one_thread()
 def variational(
     prior: SourcePrior,
     likelihood: Likelihood,
