@@ -391,10 +391,10 @@ PAPERS = [
 
 
 def test_the_papers_part_is_an_afternoons_reading():
-    """At most 4,500 lines, without estimators, calibration and the machinery of data."""
+    """At most 4,600 lines, without estimators, calibration and the machinery of data."""
     root = ROOT / "src/bayesloss"
     files = {path for name in ("*", *PAPERS) for path in root.glob(f"{name}.py")}
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 4500
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 4600
     refused = ("learning.estimators", "learning.calibration", "learning.data")
     for path in files:
         names = {name.removeprefix("bayesloss.") for name in imports(path, inside=True)}

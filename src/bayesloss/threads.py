@@ -6,8 +6,8 @@ and within it large products on as many as the user has (:func:`threads_for`).
 
 The limits of PyTorch and OpenMP are each Python thread's own, but those of a BLAS the process's.
 Where several Python threads work here at once, it has the smallest number that one of them asks
-for. The first of them saves what it found, each restores its own, and the last the BLAS's. (They
-get what the first had, since a Python thread that meets PyTorch meanwhile inherits its limit.)
+for; the first saves what the BLAS had, and the last restores it. A Python thread that meets PyTorch
+meanwhile inherits a limit from the others, so what the first had in PyTorch is restored in each.
 
 OpenMP's threads do not survive a fork, and a child that needs them waits for ever. So in a forked
 child PyTorch has one thread. :mod:`bayesloss` imports this module, which does not import PyTorch.
@@ -40,7 +40,7 @@ class _PyTorch:
 
     torch: Any
     filepath: str = "torch"
-    user_api: str = "openmp"
+    user_api: str = "torch"
 
     @property
     def num_threads(self) -> int:
@@ -62,13 +62,15 @@ class _Found:
 class _Here(threading.local):
     """What is known of this Python thread alone."""
 
-    users: int | None = None  # the threads for large products; None for those found
-    n_modules: int = 0  # that were imported when limits were last set
+    def __init__(self) -> None:
+        self.users: int | None = None  # the threads for large products; None for those found
+        self.n_modules = 0  # that were imported when limits were last set
+        self.found: dict[str, _Found] = {}  # of OpenMP, by path, while it works here
 
 
 _here = _Here()
 _lock = threading.RLock()  # of both below
-_found: dict[str, _Found] = {}  # by path, while any Python thread works here
+_found: dict[str, _Found] = {}  # of the others, by path, while any Python thread works here
 _asked: dict[int, int | None] = {}  # by Python thread; None for those found
 
 
@@ -136,8 +138,9 @@ def _limited(threads: int | None) -> Iterator[None]:
 def _remember() -> None:
     """Save the threads of libraries that are new."""
     for path, library in _libraries(len(sys.modules)).items():
-        if path not in _found and library.num_threads is not None:
-            _found[path] = _Found(library, library.num_threads)
+        found = _here.found if library.user_api == "openmp" else _found
+        if path not in found and library.num_threads is not None:
+            found[path] = _Found(library, library.num_threads)
 
 
 @lru_cache(maxsize=1)
@@ -145,7 +148,9 @@ def _libraries(n_modules: int) -> dict[str, Any]:
     """The libraries by path, looked for again once more modules are imported: that takes 9 ms."""
     from threadpoolctl import ThreadpoolController
 
-    libraries: dict[str, Any] = {each.filepath: each for each in ThreadpoolController().lib_controllers}
+    libraries: dict[str, Any] = {
+        each.filepath: each for each in ThreadpoolController().lib_controllers
+    }
     if "torch" in sys.modules:
         torch = _PyTorch(sys.modules["torch"])
         libraries[torch.filepath] = torch
@@ -154,11 +159,15 @@ def _libraries(n_modules: int) -> dict[str, Any]:
 
 def _apply() -> None:
     """Set what this Python thread asks for and, in a BLAS, the least that any asks for."""
-    own = _asked.get(threading.get_ident())
+    me = threading.get_ident()
     least = min((each for each in _asked.values() if each is not None), default=None)
-    for found in _found.values():
-        threads = least if found.library.user_api == "blas" else own
+    for found in (*_here.found.values(), *_found.values()):
+        threads = least if found.library.user_api == "blas" else _asked.get(me)
         found.library.set_num_threads(found.threads if threads is None else threads)
+        if hasattr(found.library, "clear_controlling_thread"):
+            found.library.clear_controlling_thread()  # or no other Python thread may set it
+    if me not in _asked:
+        _here.found.clear()
     if not _asked:
         _found.clear()
 
