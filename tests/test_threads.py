@@ -106,12 +106,14 @@ def test_blas_has_one_thread_until_the_last_python_thread_leaves(three):
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(small)
         entered.wait()
-        assert torch.get_num_threads() == 3  # of this Python thread
+        before = torch.get_num_threads()  # of this Python thread
         with one_thread(), threads_for(*LARGE):
-            assert (torch.get_num_threads(), blas_limit()) == (3, {1})
-        assert (torch.get_num_threads(), blas_limit()) == (3, {1})
+            within = torch.get_num_threads(), blas_limit()
+        after = torch.get_num_threads(), blas_limit()
         may_leave.set()
         assert other.result() == 3
+    assert before == 3
+    assert within == after == (3, {1})
     assert limits() == {3}
 
 
