@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bayesloss import threads as threads  # makes forks safe, also of code that does not ask for it
+
 __version__ = "0.2.0"
 
 _HOMES = {

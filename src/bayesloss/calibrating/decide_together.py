@@ -23,6 +23,8 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from bayesloss.threads import one_thread, threads_for
+
 Utility = Callable[[Any, Any, Any], Any]
 
 _ROUNDING = 1e-9  # part of the utility's size: smaller differences may be rounding errors
@@ -41,6 +43,7 @@ def f_measure(hits: Any, chosen: Any, positives: Any) -> Any:
     return np.where(chosen + positives > 0, 2 * hits / np.maximum(chosen + positives, 1), 1.0)
 
 
+@one_thread()
 def decide_together(
     draws: ArrayLike,
     utility: Utility | None = None,
@@ -158,7 +161,8 @@ def _rank(draws: _Draws, utility: Utility, sizes: Int[np.ndarray, " k"]) -> _Ran
     rows = np.arange(len(group))
     label_mass = csr_array((draws.weight, (group, rows))) @ draws.labels  # w y, summed by P
     level, slope = _chords(utility, sizes[:, None], counts, m)
-    gains = slope @ label_mass  # of each case among so many chosen
+    with threads_for(*slope.shape, label_mass.shape[1]):
+        gains = slope @ label_mass  # of each case among so many chosen
     best_first = np.argsort(-gains, axis=1, kind="stable")
     chosen = np.arange(m) < sizes[:, None]
     chosen_gains = np.take_along_axis(gains, best_first, 1) * chosen

@@ -23,12 +23,14 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.utility import check_max_loss
 from bayesloss.kernels import SquaredExponential
 from bayesloss.tensors import as_float64
+from bayesloss.threads import on_one_thread, threads_for
 from bayesloss.warnings import warn_caller, warn_unconverged
 
 # Nats a row: a fit has learned something if labels left out are so much likelier than by a coin.
 _LEAST_GAIN = 1e-3
 
 
+@on_one_thread
 class ProbitClassifier(ClassifierMixin, BaseEstimator):
     """What the two classifiers share: validation, the choice of the kernel, and predictions."""
 
@@ -115,7 +117,9 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
         features, noise = self.prior_.project(new)
-        return self.posterior_.margin(features, noise).numpy()
+        _, n, rank = self.prior_.basis.shape
+        with threads_for(new.shape[1], n, rank):
+            return self.posterior_.margin(features, noise).numpy()
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """LHG (25): the probabilities of the classes under the approximate posterior.
@@ -170,6 +174,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return margin[0] if len(margin) == 1 else margin.T
 
 
+@on_one_thread
 class GPClassifier(ProbitClassifier):
     r"""Gaussian process classification, :math:`p(y \mid x, f) = \Phi(y f(x))`: LHG section 4.2.
 
@@ -245,14 +250,17 @@ class GPClassifier(ProbitClassifier):
         inputs, signs = self._read(X, y)
         features = self._make_prior(inputs, signs)
         infer = expectation_propagation if self.inference == "ep" else laplace_probit
-        self.posterior_ = infer(features, signs, max_iter=self.max_iter)
+        _, n, rank = features.shape
+        with threads_for(rank, n, rank):
+            self.posterior_ = infer(features, signs, max_iter=self.max_iter)
+            self._say_if_nothing_was_learned(self.posterior_, features, signs)
         self.log_evidence_ = float(self.posterior_.log_evidence.sum())
         self.n_iter_ = self.posterior_.n_iterations
         self.converged_ = bool(self.posterior_.converged.all())
-        self._say_if_nothing_was_learned(self.posterior_, features, signs)
         return self
 
 
+@on_one_thread
 class LossEMClassifier(ProbitClassifier):
     """Gaussian process classification by loss-EM: inference that knows what errors cost.
 
@@ -338,22 +346,24 @@ class LossEMClassifier(ProbitClassifier):
         if X_target is not None:
             target = validate_data(self, X_target, reset=False, dtype=np.float64)
         features = self._make_prior(inputs, signs)
-        target_features, target_noise = self.prior_.project(self._scaled(target))
-        result = loss_em_probit(
-            features,
-            signs,
-            target_features,
-            target_noise,
-            self.costs_,
-            inference=self.inference,
-            max_loss=self.max_loss_,
-            max_iter=self.max_iter,
-        )
+        _, n, rank = features.shape
+        with threads_for(rank, n, rank):
+            target_features, target_noise = self.prior_.project(self._scaled(target))
+            result = loss_em_probit(
+                features,
+                signs,
+                target_features,
+                target_noise,
+                self.costs_,
+                inference=self.inference,
+                max_loss=self.max_loss_,
+                max_iter=self.max_iter,
+            )
+            self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
         self.posterior_ = result.q
         self.target_decisions_ = self.classes_[(result.decisions[0].numpy() > 0).astype(int)]
         self.n_iter_ = int(result.n_rounds[0])
         self.converged_ = bool(result.converged[0] and result.q.converged[0])
-        self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.calibrating.utility import losses_below, utility
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
 
@@ -40,6 +41,7 @@ class LossEM:
     converged: bool
 
 
+@one_thread()
 def loss_em(
     p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:
@@ -79,6 +81,7 @@ def loss_em(
     return alternate(p, log_utility, log_utility, start, family, max_iter)  # LHG Table 1
 
 
+@one_thread()
 def linearised_loss_em(
     p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:

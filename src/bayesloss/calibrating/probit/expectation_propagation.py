@@ -31,6 +31,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     log_likelihood,
     warn_if_unsettled,
 )
+from bayesloss.threads import one_thread
 
 # Sweeps over which the extrapolation looks back. Of 40 labels under an amplitude of 30, three take
 # 27 sweeps, six 39, and one up to 106.
@@ -139,7 +140,8 @@ def combine_sites(features: Features, precision: Labels, shift: Labels, prior: P
     """The Gaussian of the weights by prior and sites, each given as precision and shift."""
     prior_precision, prior_shift = prior
     factor = _factor(features, precision, prior_precision)
-    covariance = torch.cholesky_inverse(factor)
+    with one_thread():
+        covariance = torch.cholesky_inverse(factor)
     mean = (covariance @ (features.mT @ shift[..., None] + prior_shift[..., None])).squeeze(-1)
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return Combined(mean=mean, covariance=covariance, log_det=log_det)

@@ -23,6 +23,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     log_likelihood,
     warn_if_unsettled,
 )
+from bayesloss.threads import one_thread
 
 _GRADIENT = 1e-9  # a mode is found when no entry of the gradient is larger
 _ARMIJO = 1e-4  # part of the rise that the slope promises, and a step has to bring: as usual
@@ -98,9 +99,11 @@ def find_mode(
     factor = torch.where(converged[:, None, None], factor, fallback)
     converged[active] = False
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    with one_thread():
+        covariance = torch.cholesky_inverse(factor)  # LHG Table 3, line 4
     return GaussianWeights(
         mean=z,
-        covariance=torch.cholesky_inverse(factor),  # LHG Table 3, line 4
+        covariance=covariance,
         log_evidence=posterior.log_density(z) - 0.5 * log_det,  # GPML (3.32)
         converged=converged,
         n_iterations=iteration,

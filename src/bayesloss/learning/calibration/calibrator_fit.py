@@ -26,12 +26,14 @@ from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.sources.priors import CentredISGP, SourcePrior, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
+from bayesloss.threads import one_thread
 
 _CURVE_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores of a LinkCalibrator span
 _SOURCE_FILLED = 0.5  # and the u of a class of a SoftmaxCalibrator
 MAX_ITER = 500  # of its searches
 
 
+@one_thread()
 def fit_curve(rows: Rows, centre: float, half: float, total: float, power: float) -> CurvePosterior:
     """The posterior of nu given log odds within centre +- half, of a total weight."""
     c = 1.0
@@ -119,6 +121,7 @@ class CrossEntropy:
         return torch.from_numpy(self.weight) @ losses
 
 
+@one_thread()
 def fit_temperature(logits: Array, loss: CrossEntropy) -> float:
     """The factor of logits; a weak prior keeps it finite where classes can be separated."""
     z = torch.from_numpy(logits)
@@ -140,6 +143,7 @@ class MatrixFit:
     converged: bool
 
 
+@one_thread()
 def fit_matrix(logits: Array, loss: CrossEntropy) -> MatrixFit:
     """The mode of matrix and intercept, from the identity."""
     K = logits.shape[1]
@@ -155,6 +159,7 @@ def fit_matrix(logits: Array, loss: CrossEntropy) -> MatrixFit:
     return MatrixFit(matrix=mode[:, :K].copy(), intercept=mode[:, K].copy(), converged=converged)
 
 
+@one_thread()
 def fit_sources(u: Array, loss: CrossEntropy) -> tuple[list[MonotoneCurve], bool]:
     """The mode of all sources together, and whether it was found.
 

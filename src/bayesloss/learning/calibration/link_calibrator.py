@@ -33,6 +33,7 @@ from bayesloss.learning.calibration.monotone_curves import CurveTable
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
 from bayesloss.learning.data.rows import Rows, read_scores
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller, warn_unconverged
 
 _MANY = 100  # kinds of labels that are told apart before they are refused
@@ -78,6 +79,7 @@ class _Survey:
         )
 
 
+@on_one_thread
 class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """Scores to probabilities by a smooth, strictly increasing curve with a posterior band.
 

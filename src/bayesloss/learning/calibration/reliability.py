@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_pos_label_consistency, column_or_1d
 
 from bayesloss.arrays import Array
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
+from bayesloss.threads import one_thread
 
 _CASES = 4096  # that functionals are averaged over; more are thinned evenly
 
@@ -71,6 +72,7 @@ class Reliability:
         return f"Reliability(calibration_error={self.calibration_error}, level={self.level})"
 
 
+@one_thread()
 def reliability(
     y_true: ArrayLike,
     y_prob: ArrayLike,

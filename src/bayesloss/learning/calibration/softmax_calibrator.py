@@ -46,12 +46,14 @@ from bayesloss.learning.calibration.calibrator_base import (
 from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
+from bayesloss.threads import on_one_thread, threads_for
 from bayesloss.warnings import warn_unconverged
 
 _TINY = float(np.finfo(np.float64).tiny)  # the least normal number of 64 bits
 _ROWS = 1_000  # that sources and bands are computed for at a time
 
 
+@on_one_thread
 class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     """Scores of K classes to probabilities: temperature, structured matrix, monotone sources.
 
@@ -177,7 +179,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         ends = []
         for block in np.array_split(values, math.ceil(len(values) / _ROWS)):
             p, g = self._derivatives(self._tempered(block))
-            moved = g @ root
+            with threads_for(len(block), *root.shape[1:]):
+                moved = g @ root
             deviation = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
             rest = (1 - p).clip(min=_TINY)
             odds = np.log(p) - np.log(rest)
@@ -264,8 +267,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         H += block_diag(*(g.swapaxes(1, 2) @ ((weight[:, None] * p).T[:, :, None] * g)))
         mean = (np.sqrt(weight)[:, None] * p)[:, :, None] * g.swapaxes(0, 1)
         mean = mean.reshape(-1, K * d)
-        factor = np.linalg.cholesky(H - mean.T @ mean)
-        return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
+        with threads_for(K * d, *mean.shape):
+            factor = np.linalg.cholesky(H - mean.T @ mean)
+            return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
 
 
 def _distributions(scores: Array) -> bool:

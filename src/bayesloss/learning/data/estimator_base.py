@@ -55,7 +55,7 @@ def by_blocks(method: F) -> F:
             X = X.to_dask_array()
         if X.ndim > 1:
             X = X.rechunk({1: -1})
-        ask = partial(_ask, of_any, self, names, args, kwargs)
+        ask = partial(_ask, self, method.__name__, names, args, kwargs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             example, several = ask(np.zeros((1, *X.shape[1:])))
@@ -75,14 +75,14 @@ def by_blocks(method: F) -> F:
 
 
 def _ask(
-    method: Callable, model: Any, names: list[str] | None, args: Any, kwargs: Any, rows: Any
+    model: Any, method: str, names: list[str] | None, args: Any, kwargs: Any, rows: Any
 ) -> tuple[NDArray, bool]:
     """A method's results for rows, side by side if several; and whether there are several."""
     if names is not None:
         from pandas import DataFrame
 
         rows = DataFrame(rows, columns=names)
-    answer = method(model, rows, *args, **kwargs)
+    answer = getattr(model, method)(rows, *args, **kwargs)
     if isinstance(answer, tuple):
         return np.stack(answer, axis=1), True
     return answer, False

@@ -28,6 +28,8 @@ from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from bayesloss.threads import threads_for
+
 _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
 _CELLS = 2**16  # numbers hashed at a time: half a megabyte
 _ODD = np.uint64(0xBF58476D1CE4E5B9)  # a factor of SplitMix64, which spreads each bit over all
@@ -85,9 +87,10 @@ class Inputs(ABC):
         """Squared lengths (problems, n) along the k / problems directions of each problem."""
         out = torch.empty((problems, len(self)), dtype=self.dtype, device=self.device)
         shape = (problems, directions.shape[1] // problems)
-        for block in gen_batches(max(1, len(self)), _ROWS):
-            along = self.rows(block).along(directions, centre)
-            out[:, block] = along.square_().unflatten(1, shape).sum(2).T
+        with threads_for(len(self), *directions.shape):
+            for block in gen_batches(max(1, len(self)), _ROWS):
+                along = self.rows(block).along(directions, centre)
+                out[:, block] = along.square_().unflatten(1, shape).sum(2).T
         return out
 
     @abstractmethod
@@ -126,7 +129,8 @@ class DenseInputs(Inputs):
         return self._largest
 
     def sum(self, weight: PerRow) -> Tensor:
-        return weight @ self.Z
+        with threads_for(1, *self.shape):
+            return weight @ self.Z
 
     def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
         total = torch.zeros_like(centre)
@@ -136,10 +140,12 @@ class DenseInputs(Inputs):
         return total
 
     def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
-        return beta @ self.Z.T
+        with threads_for(len(beta), self.shape[1], len(self)):
+            return beta @ self.Z.T
 
     def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
-        return slopes @ self.Z
+        with threads_for(len(slopes), *self.shape):
+            return slopes @ self.Z
 
     def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
         if directions.dtype != self.dtype:

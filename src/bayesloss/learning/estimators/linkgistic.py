@@ -33,9 +33,11 @@ from bayesloss.learning.estimators.linkgistic_fit import (
 from bayesloss.learning.estimators.penalty_path import held_out_losses, strengths
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.proper_losses import LogLoss, ProperLoss
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller
 
 
+@on_one_thread
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     """Logistic regression with a learned link.
 

@@ -37,7 +37,7 @@ from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller
 
 _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
@@ -48,6 +48,7 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
 
 
+@on_one_thread
 class ISGPRegressor(RegressorMixin, BaseEstimator):
     """Isotonic regression with uncertainty, by an integrated squared Gaussian process.
 
@@ -160,7 +161,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self._units = units if self.increasing_ else replace(units, y_scale=-units.y_scale)
         prior, likelihood = self._beginning(moments)
         ends = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-        with fixed_threads(1), torch.inference_mode(False):  # search and average differentiate
+        with torch.inference_mode(False):  # search and average differentiate
             folded = rows.fold(_triangle, prior.features, self._units, merge=joined)
             data = likelihood.of_triangle(folded, moments.total)
             best = maximise_evidence(

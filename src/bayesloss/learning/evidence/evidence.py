@@ -34,7 +34,7 @@ from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
 from bayesloss.tensors import as_number
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
 Objective = Literal["bound", "laplace"]
@@ -157,7 +157,7 @@ def evidence_gradient(
     return EvidenceGradient(float(value.detach()), total, mode)
 
 
-@fixed_threads(1)
+@one_thread()
 @torch.inference_mode(False)  # the search differentiates, wherever it is called
 @torch.enable_grad()
 def maximise_evidence(

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class WeightedDraws:
         return float(1 / (self.weights**2).sum())
 
 
+@one_thread()
 def weigh_draws(
     posterior: Posterior,
     x: Tensor,

@@ -48,7 +48,7 @@ from bayesloss.learning.inference.likelihoods import (
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
 from bayesloss.learning.sources.priors import ISGP, SourcePrior, StraightEnds
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import on_one_thread, one_thread
 
 Fit = Callable[[LogJoint, Mode], Posterior]
 
@@ -86,6 +86,7 @@ class NormalBernoulli(Bernoulli):
         return normal_average(self, mean, variance, data, _FIT_NODES)
 
 
+@on_one_thread
 @dataclass(frozen=True)
 class PosteriorMixture:
     """Gaussian posteriors at different hyper-parameters, and their probabilities."""
@@ -196,7 +197,7 @@ def average_priors(
     return PosteriorMixture(posteriors, torch.softmax(bounds, dim=0))
 
 
-@fixed_threads(1)
+@one_thread()
 @torch.inference_mode(False)  # the climb differentiates, wherever it is called
 @torch.enable_grad()
 def average_hyperparameters(

@@ -24,6 +24,7 @@ from bayesloss.learning.inference.newton import (
     find_mode,
 )
 from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
 _SETTLED = 1e-6  # nats that the next step would gain,
@@ -32,6 +33,7 @@ _LEAST_BEND = 1e-3  # the curvature along a step that corrects the next ones
 _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
 
 
+@one_thread()
 def variational(
     prior: SourcePrior,
     likelihood: Likelihood,

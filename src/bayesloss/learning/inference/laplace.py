@@ -20,11 +20,13 @@ from bayesloss.learning.inference.likelihoods import Likelihood
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.threads import on_one_thread, one_thread
 from bayesloss.warnings import warn_unconverged
 
 _POINTS = 64  # at which the derivative of nu is taken: a column each for the default basis
 
 
+@on_one_thread
 @dataclass(frozen=True)
 class Posterior:
     """A Gaussian approximation to the posterior of Gamma, and of nu.
@@ -85,6 +87,7 @@ class Posterior:
         return self.mode + noise.to(self.mode.device) @ self.root.T  # q(Gamma | D), section 4.1
 
 
+@one_thread()
 def laplace(
     prior: SourcePrior,
     likelihood: Likelihood,
