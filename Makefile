@@ -174,6 +174,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
 TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
+# The distribution `bayesloss` is of before ours was renamed, or another project's: it goes.
 # Python compiles what it imports; to compile all of it at once takes longer than to install it. What
 # takes long is imported beside what comes next.
 COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
@@ -184,6 +185,7 @@ $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 	-$(LOCKED) -r requirements-uv.lock
 	$(TORCH) & $(UV) -r requirements.lock; by_uv=$$?; \
 	    wait $$! && { [ $$by_uv = 0 ] || $(LOCKED) -r requirements.lock; }
+	-$(BIN)/python -m pip uninstall -qq -y bayesloss
 	$(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 &
 	@touch $@

@@ -105,7 +105,7 @@ def test_lock_satisfies_pyproject(requirement):
 def test_lock_holds_everything_that_is_needed():
     missing = [
         f"{name} (for {parent})"
-        for name, parent in sorted(closure("bayesloss", set(EXTRAS)).items())
+        for name, parent in sorted(closure(PROJECT["name"], set(EXTRAS)).items())
         if name not in PINS and not CUDA.match(name)
     ]
     assert not missing, "the locks leave out packages: make lock"
@@ -114,7 +114,7 @@ def test_lock_holds_everything_that_is_needed():
 @pytest.mark.locked
 def test_environment_is_what_the_lock_says():
     found = []
-    for name in sorted(closure("bayesloss", set(EXTRAS))):
+    for name in sorted(closure(PROJECT["name"], set(EXTRAS))):
         try:
             installed = Version(importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:

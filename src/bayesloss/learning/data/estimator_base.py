@@ -87,5 +87,5 @@ def axes_or_new(ax: Any) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError("drawing needs Matplotlib: pip install 'bayesloss[plot]'") from error
+        raise ImportError("drawing needs Matplotlib: pip install matplotlib") from error
     return pyplot.subplots(layout="constrained")[1] if ax is None else ax

@@ -1,7 +1,7 @@
 """Displays of what estimators have learned, after scikit-learn's.
 
 ``from_estimator`` computes and draws, ``plot`` draws again: on ``ax`` if given, else in a new
-figure. Drawing needs Matplotlib: ``pip install "bayesloss[plot]"``.
+figure. Drawing needs Matplotlib, which the extra ``plot`` brings.
 """
 
 from dataclasses import dataclass
