@@ -1,4 +1,4 @@
-"""The distribution `bayesloss-companion`: its name, which is not its package's, and its neighbour."""
+"""The name of the distribution, `bayesloss-companion`, and the files of another beside ours."""
 
 import re
 import subprocess
