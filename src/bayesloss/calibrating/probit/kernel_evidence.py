@@ -16,7 +16,7 @@ of a nat at 8 times a usual value.
 
 import math
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ from bayesloss.calibrating.probit.whitened_gp import (
 )
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise
+
+Inference = Literal["ep", "laplace"]
 
 _FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
@@ -55,7 +57,7 @@ class KernelEvidence(NamedTuple):
 
 
 def kernel_evidence(
-    inputs: Tensor, y: Labels, amplitude: float, *, inference: str, start: Pair | None = None
+    inputs: Tensor, y: Labels, amplitude: float, *, inference: Inference, start: Pair | None = None
 ) -> KernelEvidence:
     """Log evidence of EP or Laplace at (n, D) inputs in units of length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
@@ -68,7 +70,7 @@ def kernel_evidence(
     return KernelEvidence(float(q.log_evidence.sum()), by_log_length, float(weighted.sum()), q)
 
 
-def _pull(features: Features, y: Labels, q: GaussianWeights, inference: str) -> Tensor:
+def _pull(features: Features, y: Labels, q: GaussianWeights, inference: Inference) -> Tensor:
     """G of the module's docstring, summed over the data sets."""
     precision, shift = q.label_sites()
     mean, variance = q.latent(features)
@@ -95,7 +97,7 @@ def choose_kernel(
     X: Float[np.ndarray, "n D"],
     y: Float[np.ndarray, "m n"],
     *,
-    inference: str,
+    inference: Inference,
     length_scales: Float[np.ndarray, " D"] | None = None,
     amplitude: float | None = None,
     ard: bool = False,
@@ -126,7 +128,7 @@ class _Search:
     """Minus the log of evidence times prior, by the logarithms of the parameters not given."""
 
     def __init__(
-        self, inputs: np.ndarray, y: np.ndarray, inference: str, amplitude: float | None
+        self, inputs: np.ndarray, y: np.ndarray, inference: Inference, amplitude: float | None
     ) -> None:
         self.inputs, self.y = torch.from_numpy(inputs), torch.from_numpy(y)
         self.inference, self.amplitude = inference, amplitude

@@ -24,7 +24,7 @@ have the derivatives (e_k - p) / (1 - p_k) in z.
 """
 
 import math
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,12 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from bayesloss.arrays import Array
-from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power, matrix_precision
+from bayesloss.learning.calibration.calibrator_base import (
+    WIDER,
+    Scale,
+    composite_power,
+    matrix_precision,
+)
 from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
@@ -82,11 +87,11 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "scale": [StrOptions({"auto", "probability", "real"})],
+        "scale": [StrOptions(set(get_args(Scale)))],
         "sources": ["boolean"],
     }
 
-    def __init__(self, *, scale: str = "auto", sources: bool = True) -> None:
+    def __init__(self, *, scale: Scale = "auto", sources: bool = True) -> None:
         self.scale = scale
         self.sources = sources
 
