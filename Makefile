@@ -54,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist address clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -161,6 +161,9 @@ dist: $(INSTALLED) ## wheel and source archive into dist/; the wheel's examples 
 	$(PYTHON) -m venv _build/wheel
 	_build/wheel/bin/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) dist/*.whl
 	cd _build/wheel && PYTHONPATH= bin/python -c '$(EXAMPLES)'
+
+address: ## write the repository's address into all files that need it: URL=https://github.com/OWNER/REPO
+	$(PYTHON) tools/address.py "$(URL)"
 
 clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -1,5 +1,6 @@
 """The name of the distribution, `bayesloss-companion`, and the files of another beside ours."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -9,6 +10,9 @@ import pytest
 from test_project import PROJECT, ROOT, repository_files
 
 PACKAGE = ROOT / "src" / "bayesloss"
+_FOUND = importlib.util.spec_from_file_location("our_setup", ROOT / "setup.py")
+setup = importlib.util.module_from_spec(_FOUND)
+_FOUND.loader.exec_module(setup)
 # Whoever follows it gets the package of another project.
 ASKS_FOR_ANOTHER = re.compile(r"\binstall\b[^\n`]*[\s'\"]bayesloss(?![\w-])|\bbayesloss\[[\w,]+\]")
 
@@ -91,3 +95,20 @@ def test_the_metadata_that_setuptools_leaves_beside_the_source_does_no_harm(site
     info.mkdir()
     (info / "SOURCES.txt").write_text("bayesloss/__init__.py\n", "utf-8")
     assert import_from(site) == ""
+
+
+# ------------------------------------------------------------------------ its page on the index
+
+
+def test_a_package_page_has_no_relative_link():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    address = "https://github.com/someone/companion"
+    found = setup.for_a_package_page(readme, address)
+    assert not setup.RELATIVE.findall(found)
+    assert f"[CONTRIBUTING.md]({address}/blob/HEAD/CONTRIBUTING.md)" in found
+    assert f"]({address}/raw/HEAD/.github/screenshot.png)" in found
+
+
+def test_without_an_address_links_become_their_words():
+    text = "![A page](page.png)\n[the rules](RULES.md), [the paper](https://example.org/x)"
+    assert setup.for_a_package_page(text, None) == "\nthe rules, [the paper](https://example.org/x)"
