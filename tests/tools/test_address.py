@@ -47,10 +47,13 @@ def test_what_is_no_address_is_refused(tree, url):
         address.write(tree, url)
 
 
-@pytest.mark.parametrize("url", ["", OURS])
-def test_the_book_has_buttons_where_there_is_an_address(url):
-    options = {"repository_url": url}
-    show(None, SimpleNamespace(html_theme_options=options))
-    assert options.get("use_repository_button", False) == bool(url)
-    assert options.get("use_issues_button", False) == bool(url)
-    assert ("binderhub_url" in options.get("launch_buttons", {})) == bool(url)
+@pytest.mark.parametrize("known", [False, True])
+def test_the_book_has_buttons_where_there_is_an_address(tree, known):
+    if known:
+        address.write(tree, OURS)
+    options = {}
+    show(SimpleNamespace(confdir=tree), SimpleNamespace(html_theme_options=options))
+    assert options.get("repository_url") == (OURS if known else None)
+    shown = {name for name in options if "button" in name}
+    buttons = {"use_repository_button", "use_issues_button", "launch_buttons"}
+    assert shown == (buttons if known else set())
