@@ -54,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist address clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -162,6 +162,9 @@ dist: $(INSTALLED) ## wheel and source archive into dist/; the wheel's examples 
 	_build/wheel/bin/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) dist/*.whl
 	cd _build/wheel && PYTHONPATH= bin/python -c '$(EXAMPLES)'
 
+address: ## write the repository's address into all files that need it: URL=https://github.com/OWNER/REPO
+	$(PYTHON) tools/address.py "$(URL)"
+
 clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
@@ -174,6 +177,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
 TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
+# The distribution `bayesloss` is of before ours was renamed, or another project's: it goes.
 # Python compiles what it imports; to compile all of it at once takes longer than to install it. What
 # takes long is imported beside what comes next.
 COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
@@ -184,6 +188,7 @@ $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 	-$(LOCKED) -r requirements-uv.lock
 	$(TORCH) & $(UV) -r requirements.lock; by_uv=$$?; \
 	    wait $$! && { [ $$by_uv = 0 ] || $(LOCKED) -r requirements.lock; }
+	-$(BIN)/python -m pip uninstall -qq -y bayesloss
 	$(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 &
 	@touch $@

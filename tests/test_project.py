@@ -1,5 +1,6 @@
 import ast
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -105,7 +106,7 @@ def test_lock_satisfies_pyproject(requirement):
 def test_lock_holds_everything_that_is_needed():
     missing = [
         f"{name} (for {parent})"
-        for name, parent in sorted(closure("bayesloss", set(EXTRAS)).items())
+        for name, parent in sorted(closure(PROJECT["name"], set(EXTRAS)).items())
         if name not in PINS and not CUDA.match(name)
     ]
     assert not missing, "the locks leave out packages: make lock"
@@ -114,7 +115,7 @@ def test_lock_holds_everything_that_is_needed():
 @pytest.mark.locked
 def test_environment_is_what_the_lock_says():
     found = []
-    for name in sorted(closure("bayesloss", set(EXTRAS))):
+    for name in sorted(closure(PROJECT["name"], set(EXTRAS))):
         try:
             installed = Version(importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
@@ -151,6 +152,46 @@ def test_actions_are_pinned_by_their_commits():
     used = [step["uses"] for step in steps if "uses" in step]
     assert len(used) >= 5
     assert [name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
+
+
+def test_actions_are_kept_current():
+    settings = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text("utf-8"))
+    assert {each["package-ecosystem"] for each in settings["updates"]} == {"github-actions", "pip"}
+
+
+def test_no_runner_is_one_that_will_be_retired_unseen():
+    """GitHub moves `latest`; of ARM there is no such name, and Ubuntu's releases live for years."""
+    jobs = [job for flow in WORKFLOWS.values() for job in flow["jobs"].values()]
+    runners = {job["runs-on"] for job in jobs} | {
+        machine
+        for job in jobs
+        for machine in job.get("strategy", {}).get("matrix", {}).get("machine", [])
+    }
+    runners.remove("${{ matrix.machine }}")
+    assert runners == {"ubuntu-latest", "macos-latest", "ubuntu-24.04-arm"}
+
+
+@pytest.mark.parametrize(
+    ("tag", "refused"),
+    [
+        (f"v{bayesloss.__version__}", False),
+        ("v99.0.0", True),
+        (f"v{bayesloss.__version__[:-1]}", True),
+        ("main", True),
+    ],
+)
+def test_a_release_has_the_tag_of_its_version(tag, refused):
+    steps = WORKFLOWS["release"]["jobs"]["build"]["steps"]
+    (check,) = [step["run"] for step in steps if "tag" in step.get("name", "")]
+    environment = os.environ | {"GITHUB_REF_NAME": tag}
+    done = subprocess.run(["bash", "-ec", check], cwd=ROOT, env=environment)
+    assert bool(done.returncode) == refused
+
+
+def test_what_is_published_has_the_name_of_the_distribution():
+    steps = WORKFLOWS["release"]["jobs"]["package"]["steps"]
+    (publish,) = [step["run"] for step in steps if "publish" in step.get("run", "")]
+    assert publish.endswith(f" dist/{PROJECT['name'].replace('-', '_')}-*")
 
 
 def test_the_workflow_names_the_emulated_processors():

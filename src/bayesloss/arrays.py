@@ -1,9 +1,14 @@
 """Arrays of float64, and scores: without PyTorch, which who only predicts need not wait for."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+# One number or several, beside which an option may be a word: ArrayLike would let any word pass.
+Numbers = float | Sequence[float] | NDArray[Any]
 
 
 def as_scores(scores: ArrayLike) -> NDArray:

@@ -161,7 +161,7 @@ def _rank(draws: _Draws, utility: Utility, sizes: Int[np.ndarray, " k"]) -> _Ran
     rows = np.arange(len(group))
     label_mass = csr_array((draws.weight, (group, rows))) @ draws.labels  # w y, summed by P
     level, slope = _chords(utility, sizes[:, None], counts, m)
-    with threads_for(*slope.shape, label_mass.shape[1]):
+    with threads_for(len(sizes), len(counts), m):
         gains = slope @ label_mass  # of each case among so many chosen
     best_first = np.argsort(-gains, axis=1, kind="stable")
     chosen = np.arange(m) < sizes[:, None]

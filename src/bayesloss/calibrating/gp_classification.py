@@ -2,7 +2,7 @@
 
 import math
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -13,11 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, Numbers
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
+from bayesloss.calibrating.probit.kernel_evidence import Inference, choose_kernel
 from bayesloss.calibrating.probit.laplace import find_mode, laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.utility import check_max_loss
@@ -25,6 +25,8 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss.tensors import as_float64
 from bayesloss.threads import on_one_thread, threads_for
 from bayesloss.warnings import warn_caller, warn_unconverged
+
+LengthScale = Numbers | Literal["shared", "ard"]
 
 # Nats a row: a fit has learned something if labels left out are so much likelier than by a coin.
 _LEAST_GAIN = 1e-3
@@ -34,13 +36,13 @@ _LEAST_GAIN = 1e-3
 class ProbitClassifier(ClassifierMixin, BaseEstimator):
     """What the two classifiers share: validation, the choice of the kernel, and predictions."""
 
-    inference: str
-    length_scale: float | ArrayLike | str
+    inference: Inference
+    length_scale: LengthScale
     amplitude: float | None
     posterior_: GaussianWeights
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "inference": [StrOptions({"ep", "laplace"})],
+        "inference": [StrOptions(set(get_args(Inference)))],
         "length_scale": [
             Interval(Real, 0, None, closed="neither"),
             "array-like",
@@ -218,9 +220,9 @@ class GPClassifier(ProbitClassifier):
 
     def __init__(
         self,
-        inference: str = "ep",
+        inference: Inference = "ep",
         *,
-        length_scale: float | ArrayLike | str = "shared",
+        length_scale: LengthScale = "shared",
         amplitude: float | None = None,
         max_iter: int = 200,
     ) -> None:
@@ -309,8 +311,8 @@ class LossEMClassifier(ProbitClassifier):
         self,
         costs: CostMatrix | None = None,
         *,
-        inference: str = "laplace",
-        length_scale: float | ArrayLike | str = "shared",
+        inference: Inference = "laplace",
+        length_scale: LengthScale = "shared",
         amplitude: float | None = None,
         max_loss: float | None = None,
         max_iter: int = 50,

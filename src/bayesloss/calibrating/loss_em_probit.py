@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit.kernel_evidence import Inference
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
@@ -37,7 +38,7 @@ def loss_em_probit(
     costs: CostMatrix,
     *,
     start: Float[Tensor, "m s"] | None = None,
-    inference: str = "laplace",
+    inference: Inference = "laplace",
     max_loss: float | None = None,
     max_iter: int = 50,
 ) -> LossEMResult:

@@ -11,11 +11,14 @@ from typing import Any
 
 import torch
 
+import bayesloss
+
 
 def environment(function: Callable[..., Any]) -> dict[str, Any]:
     """Return what measures may depend on beside their parameters: code, libraries, machine."""
-    libraries = ("bayesloss", "numpy", "scipy", "scikit-learn", "torch", "pandas")
-    versions = {"python": platform.python_version()} | {n: version(n) for n in libraries}
+    libraries = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
+    versions = {"python": platform.python_version(), "bayesloss": bayesloss.__version__}
+    versions |= {name: version(name) for name in libraries}
     return {
         "commit": _commit(Path(inspect.getfile(function)).parent),
         # PyTorch's wheels from PyPI do not say in their names for which CUDA they were built.

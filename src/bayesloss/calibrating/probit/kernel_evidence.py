@@ -16,7 +16,7 @@ of a nat at 8 times a usual value.
 
 import math
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ from bayesloss.calibrating.probit.whitened_gp import (
 )
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise
+
+Inference = Literal["ep", "laplace"]
 
 # Rows that the search looks at, as its time grows like their cube: from all starts, and from the
 # best one.
@@ -66,7 +68,7 @@ class KernelEvidence(NamedTuple):
 
 
 def kernel_evidence(
-    inputs: Tensor, y: Labels, amplitude: float, *, inference: str, start: Pair | None = None
+    inputs: Tensor, y: Labels, amplitude: float, *, inference: Inference, start: Pair | None = None
 ) -> KernelEvidence:
     """Log evidence of EP or Laplace at (n, D) inputs in units of length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
@@ -84,7 +86,7 @@ def kernel_evidence(
     )
 
 
-def _pull(features: Features, y: Labels, q: GaussianWeights, inference: str) -> Tensor:
+def _pull(features: Features, y: Labels, q: GaussianWeights, inference: Inference) -> Tensor:
     """G of the module's docstring, summed over the data sets."""
     precision, shift = q.label_sites()
     mean, variance = q.latent(features)
@@ -111,7 +113,7 @@ def choose_kernel(
     X: Float[np.ndarray, "n D"],
     y: Float[np.ndarray, "m n"],
     *,
-    inference: str,
+    inference: Inference,
     length_scales: Float[np.ndarray, " D"] | None = None,
     amplitude: float | None = None,
     ard: bool = False,
@@ -148,7 +150,7 @@ class _Search:
     """Minus the log of evidence times prior, by the logarithms of the parameters not given."""
 
     def __init__(
-        self, inputs: np.ndarray, y: np.ndarray, inference: str, amplitude: float | None
+        self, inputs: np.ndarray, y: np.ndarray, inference: Inference, amplitude: float | None
     ) -> None:
         self.inputs = torch.from_numpy(inputs)
         self.y = torch.from_numpy(y)

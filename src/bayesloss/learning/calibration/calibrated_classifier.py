@@ -7,7 +7,7 @@ scikit-learn's calibrator does with its classifier, this one does, too.
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
 
 from bayesloss.arrays import Array
+from bayesloss.learning.calibration.calibrator_base import Scale
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.data.rows import check_weights
@@ -102,7 +103,7 @@ class CalibratedClassifier(CalibratedClassifierCV):
         *,
         cv: Any = 5,
         n_jobs: int | None = None,
-        ensemble: bool | str = "auto",
+        ensemble: bool | Literal["auto"] = "auto",
     ) -> None:
         self.estimator = estimator
         self.cv = cv
@@ -226,7 +227,7 @@ class CalibratedClassifier(CalibratedClassifierCV):
         if not np.array_equal(known, self.classes_):
             raise ValueError(f"expected the classifier's classes {known}, got {self.classes_}")
         kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
-        scale = "real" if _method(models[0]) == "decision_function" else "probability"
+        scale: Scale = "real" if _method(models[0]) == "decision_function" else "probability"
         self.calibrator_: Calibrator = kind(scale=scale)
         rows = held_out.rows
         weight = weight[rows] / np.bincount(rows)[rows]

@@ -10,11 +10,15 @@ The likelihood to the power ``rank(H) / tr(H^+ J)`` has the right mean curvature
 Ventura 2011). The trace is the same in any parameters: for two classes log odds would do.
 """
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from bayesloss.arrays import Array
+
+Scale = Literal["auto", "probability", "real"]
 
 # What the half widths of bands are multiplied by, on the scale of log odds: priors are smooth, and
 # where the truth has steps and corners the posterior is off by more than it knows.

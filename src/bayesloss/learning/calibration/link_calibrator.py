@@ -16,7 +16,7 @@ only as the logarithm of the distance: no score makes anything certain.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.arrays import Array, as_scores
-from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
+from bayesloss.learning.calibration.calibrator_base import WIDER, Scale, composite_power
 from bayesloss.learning.calibration.monotone_curves import CurveTable
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
@@ -128,10 +128,10 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "scale": [StrOptions({"auto", "probability", "real"})]
+        "scale": [StrOptions(set(get_args(Scale)))]
     }
 
-    def __init__(self, *, scale: str = "auto") -> None:
+    def __init__(self, *, scale: Scale = "auto") -> None:
         self.scale = scale
 
     def fit(

@@ -24,7 +24,7 @@ have the derivatives (e_k - p) / (1 - p_k) in z.
 """
 
 import math
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,7 @@ from bayesloss.arrays import Array
 from bayesloss.learning.calibration.calibrator_base import (
     LOG_TEMPERATURE_VARIANCE,
     WIDER,
+    Scale,
     composite_power,
     matrix_precision,
 )
@@ -89,11 +90,11 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "scale": [StrOptions({"auto", "probability", "real"})],
+        "scale": [StrOptions(set(get_args(Scale)))],
         "sources": ["boolean"],
     }
 
-    def __init__(self, *, scale: str = "auto", sources: bool = True) -> None:
+    def __init__(self, *, scale: Scale = "auto", sources: bool = True) -> None:
         self.scale = scale
         self.sources = sources
 

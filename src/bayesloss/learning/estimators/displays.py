@@ -1,7 +1,7 @@
 """Displays of what estimators have learned, after scikit-learn's.
 
 ``from_estimator`` computes and draws, ``plot`` draws again: on ``ax`` if given, else in a new
-figure. Drawing needs Matplotlib: ``pip install "bayesloss[plot]"``.
+figure. Drawing needs Matplotlib, which the extra ``plot`` brings.
 """
 
 from dataclasses import dataclass
@@ -360,7 +360,7 @@ def _axes_or_new(ax: Any) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError("drawing needs Matplotlib: pip install 'bayesloss[plot]'") from error
+        raise ImportError("drawing needs Matplotlib: pip install matplotlib") from error
     if ax is not None:
         return ax
     _, axes = pyplot.subplots(layout="constrained")

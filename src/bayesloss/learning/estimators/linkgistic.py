@@ -9,7 +9,7 @@ about as costly as a logistic regression. Here are parameters and predictions; t
 """
 
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, Numbers
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.inputs import centred_scores
 from bayesloss.learning.estimators.linkgistic_fit import (
@@ -32,6 +32,7 @@ from bayesloss.learning.estimators.linkgistic_fit import (
 )
 from bayesloss.learning.estimators.penalty_path import held_out_losses, strengths
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.sources.priors import PriorName
 from bayesloss.proper_losses import LogLoss, ProperLoss
 from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller
@@ -136,7 +137,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "prior": [StrOptions({"isgp", "gp"})],
+        "prior": [StrOptions(set(get_args(PriorName)))],
         "loss": [ProperLoss, None],
         # An E-step factorises matrices with as many rows.
         "n_basis": [Interval(Integral, 2, 4096, closed="both"), None],
@@ -159,7 +160,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        prior: str = "isgp",
+        prior: PriorName = "isgp",
         loss: ProperLoss | None = None,
         n_basis: int | None = None,
         a: float | None = None,
@@ -167,9 +168,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         variance: float | None = None,
         gamma: float = 0.01,
         leave_one_out: bool = True,
-        multi_class: str = "joint",
-        class_weight: dict[Any, float] | str | None = None,
-        C: float | str | ArrayLike = 1.0,
+        multi_class: Literal["joint", "ovr"] = "joint",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        C: Numbers | Literal["auto"] = 1.0,
         tol: float = 1e-4,
         max_iter: int = 30,
         n_samples: int | None = None,

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -35,12 +35,12 @@ from bayesloss.learning.evidence.evidence import maximise_evidence
 from bayesloss.learning.evidence.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.likelihoods import Gaussian
-from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
+from bayesloss.learning.sources.priors import GP, ISGP, PriorName, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller
 
-_PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
+_PRIORS: dict[PriorName, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
 # Ranges of the search, in units of the target's standard deviation. The intercept's prior never
 # gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
@@ -117,9 +117,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self,
         *,
         n_basis: int = 64,
-        increasing: bool | str = "auto",
+        increasing: bool | Literal["auto"] = "auto",
         period_fraction: float = 0.25,
-        prior: str = "isgp",
+        prior: PriorName = "isgp",
         max_iter: int = 200,
         robust_range: bool = True,
         average_hyperparameters: bool = True,
@@ -183,6 +183,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.log_evidence_ = self.posterior_.log_evidence - in_units
         self.evidence_bound_ = self.posterior_.evidence_bound - in_units
 
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: bool) -> Array | tuple[Array, Array]: ...
     @by_blocks
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """The posterior mean of nu, and its standard deviation: lemma 7, as corrected.
@@ -205,7 +211,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     @by_blocks
     def predict_interval(
-        self, X: ArrayLike, level: float = 0.95, of: str = "curve"
+        self, X: ArrayLike, level: float = 0.95, of: Literal["curve", "observation"] = "curve"
     ) -> tuple[Array, Array]:
         """Lower and upper ends of a central interval at each input; warns as :meth:`predict` does.
 

@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.tensors import as_number, as_positive, as_scalar
 
 B = TypeVar("B", bound=Basis, covariant=True)
+PriorName = Literal["isgp", "gp"]
 
 
 class SourcePrior(ABC, Generic[B]):
