@@ -25,6 +25,15 @@ Row = dict[str, Any]
 tables_read: dict[str, str] = {}
 
 
+def stored_results() -> Path:
+    """The folder of the book's stored results: beside the installed code, or that of the clone."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "results"  # setup.py copies them there
+    if installed.is_dir():
+        return installed
+    return package.parents[1] / "data" / "results"
+
+
 def is_stored(table: Path) -> bool:
     """Tell whether there is a table, be it under the name that a killed write left it."""
     return table.exists() or is_half_done(table)

@@ -1,0 +1,121 @@
+"""Install the wheel into empty environments, and run student notebooks in them.
+
+    python tools/empty_environments.py WHEEL [ARGUMENT OF PIP ...]
+
+A notebook says in its first cell what it needs. Here that command is carried out, with the wheel in
+place of the clone, in an environment that has nothing but what runs a notebook, and the notebook is
+run in an empty folder. At last the book is built with what `[book]` brings. Temporary folders hold
+all of it; the notebooks are those of the built book.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+import nbformat
+import student_notebooks
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDENTS = ROOT / "_build" / "html" / "notebooks"
+
+# Problem sets with NumPy alone, with PyTorch and with scikit-learn; both pages for practitioners;
+# chapters with and without stored results, with Dask, and with data that a package brings.
+PAGES = (
+    "course/problems_1",
+    "course/problems_4",
+    "course/problems_8",
+    "guide/your_own_data",
+    "guide/scores_and_costs",
+    "guide/cluster",
+    "learning/proper_losses",
+    "learning/auto_mpg",
+    "calibrating/gp_classification",
+    "beyond/costs_unknown",
+)
+# What a starter may raise as long as nothing is in the place of its `...`.
+UNSOLVED = {"AssertionError", "TypeError", "ValueError", "AttributeError"}
+
+
+def errors(notebook: NotebookNode) -> list[str]:
+    """What went wrong in the cells of an executed notebook; starters may fail."""
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        if cell.execution_count is None:
+            found.append(f"was not executed: {cell.source}")
+        for output in cell.outputs:
+            if output.output_type != "error":
+                continue
+            if "..." not in cell.source or output.ename not in UNSOLVED:
+                found.append(f"{output.ename}: {output.evalue}, in\n{cell.source}")
+    return found
+
+
+def command(page: str, wheel: Path) -> list[str]:
+    """What follows `pip` in the command of a page's notebook, with the wheel for the clone."""
+    _, *words = shlex.split(student_notebooks.install(page))
+    return [f"{wheel}{word[1:]}" if word.startswith(".") else word for word in words]
+
+
+def run(*arguments: str | Path) -> None:
+    """Run a program that sees nothing of this environment, and end with it if it fails."""
+    environment = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment["JUPYTER_PREFER_ENV_PATH"] = "1"  # not a kernel of the user's own
+    done = subprocess.run(arguments, env=environment, cwd=ROOT)
+    if done.returncode:
+        sys.exit(f"FAILED: {' '.join(map(str, arguments))}")
+
+
+def execute(page: str, programs: Path) -> list[str]:
+    """Run a page's notebook in an environment and an empty folder; return what went wrong."""
+    with tempfile.TemporaryDirectory() as empty:
+        notebook = Path(empty, "notebook.ipynb")
+        shutil.copy(STUDENTS / f"{page}_student.ipynb", notebook)
+        # In place, so that what was executed before an error is written, too.
+        run(programs / "jupyter-execute", "--allow-errors", "--inplace", notebook)
+        return errors(nbformat.read(notebook, as_version=4))
+
+
+def main() -> None:
+    """Try all, and exit with 1 if a notebook has failed."""
+    wheel = Path(sys.argv[1]).resolve()
+    pip_arguments = sys.argv[2:]
+    failed = 0
+    for install in dict.fromkeys(map(student_notebooks.install, PAGES)):
+        pages = [page for page in PAGES if student_notebooks.install(page) == install]
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            venv.create(folder, with_pip=True)
+            programs = Path(folder, "bin")
+            pip = (programs / "python", "-m", "pip", "install", "-q", *pip_arguments)
+            run(*pip, *command(pages[0], wheel)[1:])
+            run(*pip, "ipykernel", "nbclient")
+            print(f"{install}: {time.perf_counter() - start:.0f} s", flush=True)
+            for page in pages:
+                start = time.perf_counter()
+                found = execute(page, programs)
+                word = "FAILED" if found else "ran"
+                print(f"  {page}: {word}, {time.perf_counter() - start:.0f} s", flush=True)
+                print(*found, sep="\n", end="\n" if found else "")
+                failed += bool(found)
+            if install == student_notebooks.OF_CHAPTERS:
+                start = time.perf_counter()
+                run(*pip, "-e", f"{ROOT}[book]")
+                book = (programs / "jupyter-book", "build", ROOT, "-q", "-W", "--keep-going")
+                run(*book, "--path-output", folder)
+                print(f"  the book: built, {time.perf_counter() - start:.0f} s")
+    if failed:
+        sys.exit(f"{failed} of {len(PAGES)} notebooks failed")
+    print(f"All {len(PAGES)} notebooks ran, and the book was built.")
+
+
+if __name__ == "__main__":
+    main()
