@@ -39,9 +39,9 @@ PRACTICE = ("guide/your_own_data", "guide/scores_and_costs")
 # For ruff, in this order; who solves a problem may need what its starter does not.
 TIDY = ("check -q --fix --select I,F401,F821 --per-file-ignores problems_*:F401", "format -q")
 
-ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. Beside Jupyter it
-needs what `{install}` installs in a clone of the repository; `make lab` there opens JupyterLab with
-all of it. Numbers in the text are those of the parameters that stand here.*"""
+ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. Beside Jupyter
+it needs what `{install}` installs in a clone of the repository; `make lab` there opens JupyterLab
+with all of it. Numbers in the text are those of the parameters that stand here.*"""
 FIND = "from bayesloss_book.stores.tables import stored_results\n"
 CHANGE = """# Change this: take out a "#", choose another value, run this cell, then those from
 # below the parameters to here again.

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bayesloss_book.stores.tables import IN_ITS_FOLDER
+
 # Beyond this NumPy's and scikit-learn's generators take no seed.
 LARGEST_SEED = 2**32 - 1
 
@@ -16,6 +18,11 @@ class Rule:
     expected: str
     allows: Callable[[Any], bool]
     advice: str = ""
+
+    def complaint(self, name: str, value: Any) -> str:
+        """What is said of a value that is not allowed."""
+        said = f"parameter {name}: expected {self.expected}, got {value!r}"
+        return f"{said}; {self.advice}" if self.advice else said
 
 
 def _is_number(value: Any) -> bool:
@@ -68,10 +75,6 @@ def row(*rules: Rule) -> Rule:
 
 
 SEED = whole(0, LARGEST_SEED)
-_IN_ITS_FOLDER = (
-    "; a page runs in its own folder, with papermill by --cwd: "
-    "papermill book/PART/PAGE.ipynb out.ipynb --cwd book/PART"
-)
 
 
 def _is_folder(value: Any) -> bool:
@@ -85,8 +88,8 @@ def _has_pages(value: Any) -> bool:
 # Those that mean the same on every page.
 SHARED = {
     "scale": one_of("quick", "paper"),
-    "results": Rule("the folder of stored results", _is_folder, _IN_ITS_FOLDER),
-    "book": Rule("the folder of the executed pages", _has_pages, _IN_ITS_FOLDER),
+    "results": Rule("the folder of stored results", _is_folder, IN_ITS_FOLDER),
+    "book": Rule("the folder of the executed pages", _has_pages, IN_ITS_FOLDER),
     "seed": SEED,
     "n_jobs": Rule(
         "a number of workers other than 0, where -1 is one for each processor",
@@ -112,14 +115,9 @@ def check_parameters(values: Mapping[str, Any], **rules: Rule) -> None:
         parameter, what was expected and what came.
     """
     wrong = [
-        f"parameter {name}: expected {rule.expected}, got {values[name]!r}{_where(name, rule)}"
+        rule.complaint(name, values[name])
         for name, rule in (SHARED | rules).items()
         if name in values and not rule.allows(values[name])
     ]
     if wrong:
         raise ValueError("\n".join(wrong))
-
-
-def _where(name: str, rule: Rule) -> str:
-    """Of a folder, from where it was looked for."""
-    return f" in {Path.cwd()}{rule.advice}" if rule.advice else ""

@@ -21,6 +21,12 @@ from typing import Any
 
 Row = dict[str, Any]
 
+# What to do where a page was run in another folder than its own.
+IN_ITS_FOLDER = (
+    "a page runs in its own folder, with papermill by --cwd: "
+    "papermill book/PART/PAGE.ipynb out.ipynb --cwd book/PART"
+)
+
 # The sum of each table that this process has read, by its path: `tools/notebooks.py` asks.
 tables_read: dict[str, str] = {}
 
@@ -55,6 +61,8 @@ def settle(table: Path) -> None:
 
 def read(table: Path) -> tuple[list[Row], dict[str, Any]]:
     """Read the rows and their provenance, without the seal, and check the table's sum."""
+    if not table.parent.is_dir():
+        raise FileNotFoundError(f"expected results in {table}, got no such folder; {IN_ITS_FOLDER}")
     if not is_stored(table):
         raise FileNotFoundError(f"expected results in {table}, got no such file; run `make paper`")
     try:
