@@ -80,38 +80,58 @@ def execute(page: str, programs: Path) -> list[str]:
         notebook = Path(empty, "notebook.ipynb")
         shutil.copy(STUDENTS / f"{page}_student.ipynb", notebook)
         # In place, so that what was executed before an error is written, too.
-        run(programs / "jupyter-execute", "--allow-errors", "--inplace", notebook)
+        run(
+            programs / "jupyter-execute",
+            "--log-level=ERROR",
+            "--allow-errors",
+            "--inplace",
+            notebook,
+        )
         return errors(nbformat.read(notebook, as_version=4))
+
+
+def build_book(programs: Path, output: Path) -> None:
+    """Build the clone's book with what an environment has."""
+    book = programs / "jupyter-book"
+    run(book, "build", ROOT, "-q", "-W", "--keep-going", "--path-output", output)
+
+
+def try_pages(pages: list[str], wheel: Path, pip_arguments: list[str]) -> int:
+    """Run notebooks that need the same, and return how many failed; with `[book]`, also build."""
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        venv.create(folder, with_pip=True)
+        programs = Path(folder, "bin")
+        # Python compiles what it imports; to compile all of it takes longer than to install it.
+        install = ["-m", "pip", "install", "-q", "--no-compile", *pip_arguments]
+        pip = [programs / "python", *install]
+        _, *needed = command(pages[0], wheel)
+        run(*pip, *needed)
+        run(*pip, "ipykernel", "nbclient")
+        print(f"{' '.join(needed)}: {time.perf_counter() - start:.0f} s", flush=True)
+        for page in pages:
+            start = time.perf_counter()
+            found = execute(page, programs)
+            word = "FAILED" if found else "ran"
+            print(f"  {page}: {word}, {time.perf_counter() - start:.0f} s", flush=True)
+            print(*found, sep="\n", end="\n" if found else "")
+            failed += bool(found)
+        if student_notebooks.install(pages[0]) == student_notebooks.OF_CHAPTERS:
+            start = time.perf_counter()
+            run(*pip, "-e", f"{ROOT}[book]")
+            build_book(programs, Path(folder, "book"))
+            print(f"  the book: built, {time.perf_counter() - start:.0f} s", flush=True)
+    return failed
 
 
 def main() -> None:
     """Try all, and exit with 1 if a notebook has failed."""
     wheel = Path(sys.argv[1]).resolve()
-    pip_arguments = sys.argv[2:]
     failed = 0
     for install in dict.fromkeys(map(student_notebooks.install, PAGES)):
         pages = [page for page in PAGES if student_notebooks.install(page) == install]
-        with tempfile.TemporaryDirectory() as folder:
-            start = time.perf_counter()
-            venv.create(folder, with_pip=True)
-            programs = Path(folder, "bin")
-            pip = (programs / "python", "-m", "pip", "install", "-q", *pip_arguments)
-            run(*pip, *command(pages[0], wheel)[1:])
-            run(*pip, "ipykernel", "nbclient")
-            print(f"{install}: {time.perf_counter() - start:.0f} s", flush=True)
-            for page in pages:
-                start = time.perf_counter()
-                found = execute(page, programs)
-                word = "FAILED" if found else "ran"
-                print(f"  {page}: {word}, {time.perf_counter() - start:.0f} s", flush=True)
-                print(*found, sep="\n", end="\n" if found else "")
-                failed += bool(found)
-            if install == student_notebooks.OF_CHAPTERS:
-                start = time.perf_counter()
-                run(*pip, "-e", f"{ROOT}[book]")
-                book = (programs / "jupyter-book", "build", ROOT, "-q", "-W", "--keep-going")
-                run(*book, "--path-output", folder)
-                print(f"  the book: built, {time.perf_counter() - start:.0f} s")
+        failed += try_pages(pages, wheel, sys.argv[2:])
     if failed:
         sys.exit(f"{failed} of {len(PAGES)} notebooks failed")
     print(f"All {len(PAGES)} notebooks ran, and the book was built.")

@@ -54,13 +54,19 @@ def one_of(*values: object) -> Rule:
     return Rule(f"one of {', '.join(map(repr, values))}", lambda value: value in values)
 
 
-def several(rule: Rule) -> Rule:
-    """A tuple, or a list as papermill gives it, of one or more values."""
+def several(rule: Rule, *, least: int = 1, among: tuple[object, ...] = ()) -> Rule:
+    """A tuple, or a list as papermill gives it, of so many values or more, these among them."""
 
     def allows(values: Any) -> bool:
-        return isinstance(values, tuple | list) and bool(values) and all(map(rule.allows, values))
+        if not isinstance(values, tuple | list) or len(values) < least:
+            return False
+        given = [tuple(value) if isinstance(value, list) else value for value in values]
+        return all(map(rule.allows, values)) and all(value in given for value in among)
 
-    return Rule(f"one or more in a tuple or list, each {rule.expected}", allows)
+    expected = f"a tuple or list of {least} or more, each {rule.expected}"
+    if among:
+        expected += f", among them {', '.join(map(repr, among))}"
+    return Rule(expected, allows)
 
 
 def row(*rules: Rule) -> Rule:

@@ -15,7 +15,7 @@ from bayesloss_book.parameters import (
     whole,
 )
 
-PROBLEMS = several(row(one_of("steps", "cubic"), whole(2), SEED))
+PROBLEMS = several(row(one_of("steps", "cubic"), whole(2), SEED), among=(("steps", 2, 0),))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,9 @@ PROBLEMS = several(row(one_of("steps", "cubic"), whole(2), SEED))
         ("share", float("nan"), real(0.1, 0.9), "expected a number from 0.1 to 0.9, got nan"),
         ("start", 4, one_of(1, 2), "expected one of 1, 2, got 4"),
         ("sizes", 3, several(whole(1)), "each a whole number of at least 1, got 3"),
-        ("sizes", [], several(whole(1)), "expected one or more in a tuple or list, each"),
+        ("sizes", [], several(whole(1)), "expected a tuple or list of 1 or more, each a whole"),
+        ("sizes", [3, 4], several(whole(1), least=3), "expected a tuple or list of 3 or more"),
+        ("shares", (1, 2), several(real(1), among=(1, 3)), "among them 1, 3, got (1, 2)"),
         ("sizes", [3, 0], several(whole(1)), "each a whole number of at least 1, got [3, 0]"),
         ("problems", [["step", 5, 0]], PROBLEMS, "each (one of 'steps', 'cubic'; a whole number"),
         ("problems", [["steps", 5]], PROBLEMS, "got [['steps', 5]]"),
@@ -63,7 +65,7 @@ def test_all_wrong_parameters_are_named_at_once():
 
 def test_what_a_page_can_work_with_passes():
     rules = {"n": whole(1, 3), "share": real(0.1, 0.9), "problems": PROBLEMS}
-    given = {"n": 3, "share": 0.5, "problems": (("steps", 2, 0), ["cubic", 9, LARGEST_SEED])}
+    given = {"n": 3, "share": 0.5, "problems": (["steps", 2, 0], ("cubic", 9, LARGEST_SEED))}
     check_parameters(given | {"seed": 0, "n_jobs": -1, "scale": "paper"}, **rules)
     check_parameters({"not_a_parameter": object()}, **rules)
 
