@@ -12,8 +12,8 @@ PIP_ARGS ?=
 # Restricts `notebooks` and `paper` to some pages: PAGE=learning/auto_mpg
 PAGE ?=
 
-# More arguments for uv, which makes the environments of `test-newest` and `test-lowest`, for
-# instance to get PyTorch without CUDA: UV_ARGS='--torch-backend cpu'
+# More arguments for uv, which makes the environments of `test-newest`, `test-lowest` and
+# `test-install`, for instance to get PyTorch without CUDA: UV_ARGS='--torch-backend cpu'
 UV_ARGS ?=
 
 # Numbers in an executed page must depend neither on hash order nor on the number of cores.
@@ -119,7 +119,7 @@ _build/newest/.venv _build/lowest/.venv:
 
 # Needs an index, and a GB a temporary environment, of which there are three, one after another.
 test-install: dist $(BUILT) ## the wheel in empty environments: ten student notebooks, and the book by [book]
-	$(BIN)/python tools/empty_environments.py dist/*.whl $(PIP_ARGS)
+	$(BIN)/python tools/empty_environments.py dist/*.whl $(UV_ARGS)
 
 test-processors: $(INSTALLED) ## notebooks and unit tests as other processors compute them (hours; ON=... for one)
 	$(BIN)/python tools/processors.py $(if $(PAGE),book/$(PAGE).ipynb) $(if $(ON),--on "$(ON)")
