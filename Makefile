@@ -12,8 +12,8 @@ PIP_ARGS ?=
 # Restricts `notebooks` and `paper` to some pages: PAGE=learning/auto_mpg
 PAGE ?=
 
-# More arguments for uv, which makes the environments of `test-newest` and `test-lowest`, for
-# instance to get PyTorch without CUDA: UV_ARGS='--torch-backend cpu'
+# More arguments for uv, which makes the environments of `test-newest`, `test-lowest` and
+# `test-install`, for instance to get PyTorch without CUDA: UV_ARGS='--torch-backend cpu'
 UV_ARGS ?=
 
 # Numbers in an executed page must depend neither on hash order nor on the number of cores.
@@ -54,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist address clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist address clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,10 @@ _build/newest/.venv _build/lowest/.venv:
 	$@/bin/python -m pip install -q --disable-pip-version-check uv
 	$@/bin/python -m uv pip install -q --python $@/bin/python --resolution $(RESOLUTION) $(UV_ARGS) \
 	    -e '.[book,pdf,test]'
+
+# Needs an index, and a GB a temporary environment, of which there are three, one after another.
+test-install: dist $(BUILT) ## the wheel in empty environments: ten student notebooks, and the book by [book]
+	$(BIN)/python tools/empty_environments.py dist/*.whl $(UV_ARGS)
 
 test-processors: $(INSTALLED) ## notebooks and unit tests as other processors compute them (hours; ON=... for one)
 	$(BIN)/python tools/processors.py $(if $(PAGE),book/$(PAGE).ipynb) $(if $(ON),--on "$(ON)")

@@ -2,9 +2,11 @@ import ast
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -20,6 +22,7 @@ from packaging.version import Version
 from processors import PROCESSORS
 
 import bayesloss
+import bayesloss_book
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -29,6 +32,8 @@ DIRECT = sorted({*PROJECT["dependencies"], *(line for lines in EXTRAS.values() f
 # The general Linux wheel of PyTorch brings these along; the CPU wheel, which the README
 # recommends and the lock was made with, does not.
 CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
+
+DATA_IN_WHEEL = {".csv", ".json", ".pyi", ".typed", ".yml"}
 
 # Parts of the book whose pages have code of their own name.
 PARTS = ("learning", "calibrating", "beyond")
@@ -366,12 +371,63 @@ def test_completion_offers_public_names_alone():
     assert {name for name in dir(bayesloss) if not name.startswith("_")} == set(bayesloss.__all__)
 
 
-def test_the_wheel_holds_the_library_only():
+def brought_by(extra: str) -> set[str]:
+    """The names by which what an extra brings is imported, and what the library brings."""
+    names = {"pyyaml": "yaml", "scikit-learn": "sklearn", "jupyter-book": "jupyter_book"}
+    lines = PROJECT["dependencies"] + EXTRAS[extra]
+    wanted = [canonicalize_name(Requirement(line).name) for line in lines]
+    return {names.get(name, name.replace("-", "_")) for name in wanted}
+
+
+def test_the_wheel_holds_the_library_and_the_books_code():
     found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     options = found["tool"]["setuptools"]["packages"]["find"]
     packages = setuptools.find_packages(ROOT / options["where"][0], include=options["include"])
     rooms = {f"bayesloss.{room}" for room in MAY_IMPORT if room}
-    assert set(packages) == {"bayesloss", "bayesloss.learning", *rooms}
+    ours = {name for name in packages if name.partition(".")[0] == "bayesloss"}
+    assert ours == {"bayesloss", "bayesloss.learning", *rooms}
+    of_book = {path.parent for path in (ROOT / "src" / "bayesloss_book").rglob("*.py")}
+    names = {".".join(path.relative_to(ROOT / "src").parts) for path in of_book}
+    assert set(packages) - ours == names
+
+
+def test_the_wheel_holds_data_and_stored_results(tmp_path):
+    """Whatever lies beside the code, but what is said of it, and all stores, to the byte."""
+    copied = tmp_path / "clone"
+    for name in ("src", "data"):
+        shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md"):
+        shutil.copy(ROOT / name, copied)
+    for path in ROOT.glob("LICENSE*"):
+        shutil.copy(path, copied)
+    (copied / "data" / "results" / ".both.lock").touch()
+    build = "from setuptools import build_meta; build_meta.build_wheel('dist')"
+    subprocess.run([sys.executable, "-c", build], cwd=copied, check=True, capture_output=True)
+    (wheel,) = (copied / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    code = [path for path in (ROOT / "src").rglob("*.*") if path.suffix in DATA_IN_WHEEL]
+    expected = {str(path.relative_to(ROOT / "src")): path for path in code}
+    stores = (ROOT / "data" / "results").glob("[!.]*")
+    expected |= {f"bayesloss_book/results/{path.name}": path for path in stores}
+    shipped = {n for n in held if not n.endswith(".py") and ".dist-info/" not in n}
+    assert shipped == expected.keys()
+    assert all(held[name] == path.read_bytes() for name, path in expected.items())
+
+
+def test_the_books_code_asks_for_what_the_extra_brings():
+    own = {"bayesloss", "bayesloss_book", *sys.stdlib_module_names}
+    files = modules("bayesloss_book").values()
+    used = {name.partition(".")[0] for path in files for name in imports(path, inside=False)}
+    brought = brought_by("book") | {"IPython", "cycler"}  # of ipykernel and of matplotlib
+    assert used - own <= brought
+    library = {"jaxtyping", "numpy", "scipy", "sklearn", "torch", "tqdm"}
+    assert set(bayesloss_book.NEEDED) == used - own - library
+
+
+def test_without_the_extra_the_books_code_says_which():
+    with pytest.raises(ModuleNotFoundError, match=r"not installed: absent\. .* '\.\[book\]'"):
+        bayesloss_book.refuse_without(("json", "absent"))
 
 
 # The folders of the library, and which others each may import. All may import the ground modules,
