@@ -9,7 +9,7 @@ PYTHON ?= python3
 #   make book PIP_ARGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 PIP_ARGS ?=
 
-# Restricts `notebooks` and `paper` to some pages: PAGE=learning/auto_mpg
+# Restricts `notebooks`, `take-back` and `paper` to some pages: PAGE=learning/auto_mpg
 PAGE ?=
 
 # More arguments for uv, which makes the environments of `test-newest` and `test-lowest`, for
@@ -54,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks take-back paper verify falsify lint format lock mutants bench dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,8 +66,7 @@ pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidenc
 	$(BIN)/python tools/pdf.py
 
 lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the first time
-	$(BIN)/python -m jupyterlab --LabApp.news_url=None \
-	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
+	$(BIN)/python -m jupyterlab --config tools/lab_config.py
 
 test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compare every notebook
 	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*; \
@@ -129,6 +128,9 @@ test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdic
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)
 
+take-back: $(INSTALLED) ## cells that were edited in an .ipynb go into its .md (PAGE=... for one)
+	$(BIN)/python tools/notebooks.py take-back $(PAGE)
+
 paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/results (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
@@ -140,9 +142,10 @@ falsify: $(INSTALLED) ## what wrong number would change each verdict; after a ch
 
 lint: part-rules part-format part-types ## ruff (rules and format) and mypy
 
-format: $(INSTALLED) ## let ruff mend what it can
+format: $(INSTALLED) ## let ruff mend what it can, and jupytext the form of the pages
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+	$(BIN)/python tools/notebooks.py format $(PAGE)
 
 bench: $(INSTALLED) ## the benchmarks, never part of the tests
 	$(BIN)/python -m pytest benchmarks
