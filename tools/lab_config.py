@@ -12,19 +12,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pair
-from nbformat import from_dict
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821, what reads this file defines it
 
 
 def keep_metadata(model: dict[str, Any], **_: Any) -> None:
-    """Leave in a page's .ipynb what it says of its kernel, in place of the kernel that ran here.
-
-    The .md is saved with it, and is what these cells are made from.
-    """
+    """Leave in a page's .ipynb what it says of its kernel, in place of the kernel that ran here."""
     if model["type"] == "notebook" and "made_from" in model["content"]["metadata"]:
-        source = pair.in_form(pair.source_of(from_dict(model["content"])))
-        model["content"]["metadata"].update(pair.METADATA, made_from=pair.sum_of(source))
+        model["content"]["metadata"].update(pair.METADATA)
 
 
 c.FileContentsManager.pre_save_hook = keep_metadata

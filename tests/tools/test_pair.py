@@ -12,6 +12,7 @@ import pytest
 from jupytext.cli import jupytext as run_jupytext
 from jupytext.combine import combine_inputs_with_outputs
 from jupytext.jupytext import drop_text_representation_metadata
+from nbformat.v4 import new_output
 
 NOTE = "  # edited"
 
@@ -81,3 +82,136 @@ def test_the_pair_is_a_fixed_point(page, folder):
     save_in_jupyterlab(ipynb, md)
     assert md.read_text("utf-8") == edited_md(source)
     assert ipynb.read_text("utf-8") == edited_ipynb(made)
+
+
+@pytest.mark.parametrize("key", ["kernelspec", "language_info"])
+def test_a_save_by_another_kernel_stays_out_of_the_md(key):
+    """VS Code and JupyterLab write there which kernel ran; the former marks cells of its own."""
+    notebook = notebooks.from_source("index")
+    notebook.metadata[key] = {"name": "mine", "display_name": ".venv (Python 3.13)"}
+    notebook.cells[0].metadata["vscode"] = {"languageId": "markdown"}
+    assert pair.source_of(notebook) == (notebooks.BOOK / "index.md").read_text("utf-8")
+
+
+# ------------------------------------------------------------- edits of an .ipynb by hand
+
+CELLS = """\
+# A page
+
+```{code-cell} ipython3
+:tags: [parameters]
+
+n = 1
+```
+
+```{code-cell} ipython3
+---
+tags: [hide-input]
+mystnb:
+  figure:
+    name: fig-two
+    caption: |
+      Two: a cell.
+---
+print(n)
+```
+"""
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A book of one page, made."""
+    book = tmp_path / "book"
+    book.mkdir()
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/index.ipynb\n")
+    (book / "index.md").write_text(pair.in_form(CELLS))
+    notebook = notebooks.from_source("index", book)
+    notebook.cells[2].outputs = [new_output("stream", text="1\n")]
+    notebook.cells[2].execution_count = 2
+    notebooks.write(notebook, book / "index.ipynb")
+    return book
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def files(book: Path) -> dict[str, str]:
+    return {path.name: path.read_text("utf-8") for path in book.iterdir()}
+
+
+def test_an_edit_of_the_ipynb_is_refused_named_and_taken_back(book, capsys):
+    before = (book / "index.md").read_text("utf-8")
+    replace_in(book / "index.ipynb", "print(n)", "print(n + 1)")
+    edited = files(book)
+    shown = r"`make take-back PAGE=index`[^`]*\n\n(.*\n)*\+print\(n \+ 1\)"
+    with pytest.raises(SystemExit, match=shown):
+        notebooks.refuse_to_lose(["index"], book)
+    assert "make take-back" in notebooks.remedy("index", book)
+    assert files(book) == edited
+    notebooks.take_back("index", book)
+    assert (book / "index.md").read_text("utf-8") == before.replace("print(n)", "print(n + 1)")
+    assert "+print(n + 1)" in capsys.readouterr().out
+    notebooks.refuse_to_lose(["index"], book)
+
+
+def test_making_a_page_does_not_overwrite_an_edit_that_came_meanwhile(book, monkeypatch, capsys):
+    made = notebooks.from_source("index", book)
+
+    def execute(*_):
+        replace_in(book / "index.ipynb", "print(n)", "print(n + 1)")
+        return made
+
+    monkeypatch.setattr("notebooks.execute", execute)
+    with pytest.raises(SystemExit, match="take-back"):
+        notebooks.make("index", book)
+    assert "print(n + 1)" in (book / "index.ipynb").read_text("utf-8")
+
+
+def test_a_source_that_moved_on_is_no_edit_of_the_ipynb(book):
+    replace_in(book / "index.md", "print(n)", "print(n + 1)")
+    notebooks.refuse_to_lose(["index"], book)
+    assert notebooks.remedy("index", book) == "run `make notebooks PAGE=index`"
+    edited = files(book)
+    notebooks.take_back("index", book)
+    assert files(book) == edited
+
+
+@pytest.mark.parametrize("other", ["both", "unrecorded"])
+def test_two_edits_are_both_kept(book, other, capsys):
+    replace_in(book / "index.ipynb", "print(n)", "print(n + 1)")
+    if other == "both":
+        replace_in(book / "index.md", "# A page", "# The page")
+    else:
+        replace_in(book / "index.ipynb", '"made_from"', '"made_by"')
+    edited = files(book)
+    with pytest.raises(SystemExit, match="both edited"):
+        notebooks.refuse_to_lose(["index"], book)
+    notebooks.take_back("index", book)
+    assert files(book) == edited
+    taken = (book.parent / "_build" / "taken" / "index.md").read_text("utf-8")
+    assert "print(n + 1)" in taken and "# A page" in taken
+    assert "_build/taken/index.md" in capsys.readouterr().out
+
+
+def test_an_ipynb_that_cannot_be_read_holds_no_edit(book):
+    (book / "index.ipynb").write_text("<<<<<<< ours\n{}\n")
+    notebooks.refuse_to_lose(["index"], book)
+    (book / "index.ipynb").unlink()
+    notebooks.refuse_to_lose(["index"], book)
+
+
+def test_form_is_brought_to_both_files_and_leaves_outputs(book):
+    formed = files(book)
+    header = "---\njupytext: {}\nkernelspec:\n  name: mine\n  display_name: Mine\n---\n"
+    (book / "index.md").write_text(header + CELLS)
+    replace_in(book / "index.ipynb", "Two: a cell.", "Two: a cell.\\n")
+    replace_in(book / "index.ipynb", '"made_from"', '"made_by"')
+    notebooks.bring_into_form("index", book)
+    assert files(book) == formed
+    replace_in(book / "index.ipynb", "print(n)", "print(n + 1)")
+    edited = files(book)
+    notebooks.bring_into_form("index", book)
+    assert files(book) == edited
