@@ -169,6 +169,14 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 
+lock: ## write the locks: every package with the sums of all its files
+	$(PYTHON) -m venv _build/lock
+	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
+	_build/lock/bin/python tools/lock.py
+
+mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
+	$(BIN)/python tools/mutants.py
+
 # Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
 # (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build. The rest
 # comes by uv, in a sixth of pip's time; by pip where uv, which does not read pip's configuration,
@@ -178,37 +186,40 @@ LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
 TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
 # Python compiles what it imports; to compile all of it at once takes longer than to install it. What
-# takes long is imported beside what comes next.
+# takes long is imported beside what comes next, which does not wait for it: 9 is the lock of ALONE.
 COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
 
+# Two `make` in one folder would write over each other: the second waits for the first, and looks
+# again whether anything is left to do.
 $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
+$(LAB): $(INSTALLED) requirements-lab.lock
+$(BUILT): $(INSTALLED) $(BOOK_FILES)
+
+ifndef ALONE
+$(INSTALLED) $(LAB) $(BUILT):
+	@$(PYTHON) tools/alone.py Makefile $(MAKE) --no-print-directory ALONE=yes $@
+else
+$(INSTALLED):
 	@echo "Installing the locked dependencies into .venv: 1.5 GB, half a minute or more."
 	$(PYTHON) -m venv .venv
 	-$(LOCKED) -r requirements-uv.lock
 	$(TORCH) & $(UV) -r requirements.lock; by_uv=$$?; \
 	    wait $$! && { [ $$by_uv = 0 ] || $(LOCKED) -r requirements.lock; }
 	$(PIP) --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 &
+	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 9<&- &
 	@touch $@
 
 # Not needed to build or to test the book.
-$(LAB): $(INSTALLED) requirements-lab.lock
+$(LAB):
 	@echo "Installing JupyterLab into .venv: 60 MB."
 	$(LOCKED) -r requirements-lab.lock
 	@touch $@
 
-lock: ## write the locks: every package with the sums of all its files
-	$(PYTHON) -m venv _build/lock
-	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
-	_build/lock/bin/python tools/lock.py
-
-mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
-	$(BIN)/python tools/mutants.py
-
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
 # clean. Only the book's own folders go: _build/paper holds the results of long runs.
-$(BUILT): $(INSTALLED) $(BOOK_FILES)
+$(BUILT):
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
 	cd _build/html/_static && rm -f $(UNUSED)
 	@touch $@
+endif
