@@ -9,7 +9,7 @@ PYTHON ?= python3
 #   make book PIP_ARGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 PIP_ARGS ?=
 
-# Restricts `notebooks` and `paper` to some pages: PAGE=learning/auto_mpg
+# Restricts `notebooks`, `take-back` and `paper` to some pages: PAGE=learning/auto_mpg
 PAGE ?=
 
 # More arguments for uv, which makes the environments of `test-newest`, `test-lowest` and
@@ -54,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist address clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks take-back paper verify falsify lint format lock mutants bench dist address clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,8 +66,7 @@ pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidenc
 	$(BIN)/python tools/pdf.py
 
 lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the first time
-	$(BIN)/python -m jupyterlab --LabApp.news_url=None \
-	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
+	$(BIN)/python -m jupyterlab --config tools/lab_config.py
 
 test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compare every notebook
 	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*; \
@@ -133,6 +132,9 @@ test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdic
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)
 
+take-back: $(INSTALLED) ## cells that were edited in an .ipynb go into its .md (PAGE=... for one)
+	$(BIN)/python tools/notebooks.py take-back $(PAGE)
+
 paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/results (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
@@ -144,9 +146,10 @@ falsify: $(INSTALLED) ## what wrong number would change each verdict; after a ch
 
 lint: part-rules part-format part-types ## ruff (rules and format) and mypy
 
-format: $(INSTALLED) ## let ruff mend what it can
+format: $(INSTALLED) ## let ruff mend what it can, and jupytext the form of the pages
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+	$(BIN)/python tools/notebooks.py format $(PAGE)
 
 bench: $(INSTALLED) ## the benchmarks, never part of the tests
 	$(BIN)/python -m pytest benchmarks
@@ -173,6 +176,14 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 
+lock: ## write the locks: every package with the sums of all its files
+	$(PYTHON) -m venv _build/lock
+	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
+	_build/lock/bin/python tools/lock.py
+
+mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
+	$(BIN)/python tools/mutants.py
+
 # Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
 # (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build. The rest
 # comes by uv, in a sixth of pip's time; by pip where uv, which does not read pip's configuration,
@@ -183,10 +194,20 @@ TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
 # The distribution `bayesloss` is of before ours was renamed, or another project's: it goes.
 # Python compiles what it imports; to compile all of it at once takes longer than to install it. What
-# takes long is imported beside what comes next.
+# takes long is imported beside what comes next, which does not wait for it: 9 is the lock of ALONE.
 COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
 
+# Two `make` in one folder would write over each other: the second waits for the first, and looks
+# again whether anything is left to do.
 $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
+$(LAB): $(INSTALLED) requirements-lab.lock
+$(BUILT): $(INSTALLED) $(BOOK_FILES)
+
+ifndef ALONE
+$(INSTALLED) $(LAB) $(BUILT):
+	@$(PYTHON) tools/alone.py Makefile $(MAKE) --no-print-directory ALONE=yes $@
+else
+$(INSTALLED):
 	@echo "Installing the locked dependencies into .venv: 1.5 GB, half a minute or more."
 	$(PYTHON) -m venv .venv
 	-$(LOCKED) -r requirements-uv.lock
@@ -194,27 +215,20 @@ $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 	    wait $$! && { [ $$by_uv = 0 ] || $(LOCKED) -r requirements.lock; }
 	-$(BIN)/python -m pip uninstall -qq -y bayesloss
 	$(PIP) --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 &
+	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 9<&- &
 	@touch $@
 
 # Not needed to build or to test the book.
-$(LAB): $(INSTALLED) requirements-lab.lock
+$(LAB):
 	@echo "Installing JupyterLab into .venv: 60 MB."
 	$(LOCKED) -r requirements-lab.lock
 	@touch $@
 
-lock: ## write the locks: every package with the sums of all its files
-	$(PYTHON) -m venv _build/lock
-	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
-	_build/lock/bin/python tools/lock.py
-
-mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
-	$(BIN)/python tools/mutants.py
-
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
 # clean. Only the book's own folders go: _build/paper holds the results of long runs.
-$(BUILT): $(INSTALLED) $(BOOK_FILES)
+$(BUILT):
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
 	cd _build/html/_static && rm -f $(UNUSED)
 	@touch $@
+endif

@@ -63,8 +63,10 @@ def untied(passage: str) -> list[str]:
 
 def problems(page: str, source: str, notebook: nbformat.NotebookNode) -> list[str]:
     """What a page says in its boxes that no cell computes, that none shows, or without an error."""
-    shown, values = set(), {}
+    shown, values, captions = set(), {}, {}
     for cell in notebook.cells:
+        figure = cell.metadata.get("mystnb", {}).get("figure", {"name": "", "caption": ""})
+        captions[figure["name"]] = figure["caption"]
         for output in cell.get("outputs", []):
             name = output.get("metadata", {}).get("scrapbook", {}).get("name")
             if name:
@@ -72,7 +74,6 @@ def problems(page: str, source: str, notebook: nbformat.NotebookNode) -> list[st
                 if not HIDDEN & set(cell.metadata.get("tags", [])):
                     shown.add(name)
     found = []
-    captions = dict(re.findall(r"name: (fig-\S+)\n *caption: \|\n +(.*)", source))
     for passage in passages(source, page in WHOLE):
         found += [f"no cell computes: {sentence}" for sentence in untied(passage)]
         figures = [captions.get(name, "") for _, name in TIE.findall(passage)]

@@ -1,4 +1,7 @@
+import shutil
 import subprocess
+
+import pytest
 
 from bayesloss_book.stores.provenance import _commit
 
@@ -8,6 +11,7 @@ def git(folder, *arguments):
     subprocess.run(["git", *name, *arguments], cwd=folder, check=True, capture_output=True)
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git on the path")
 def test_changed_code_marks_the_commit_and_changed_results_do_not(tmp_path):
     assert _commit(tmp_path) is None
     git(tmp_path, "init", "-q")
