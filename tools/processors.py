@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"  # by NumPy's names; one that has none disables nothing
 NO_AVX = "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"
-# Kernels by processor, in the order of `KERNEL_VARIABLES`, those without a name being the library's choice; and which of PyTorch's
-# capabilities a machine has that can stand in for it.
+# Kernels by processor, in the order of `KERNEL_VARIABLES`, those without a name being the library's
+# choice; and which of PyTorch's capabilities a machine has that can stand in for it.
 PROCESSORS = {
     "without AVX": (
         ("Nehalem", "default", "COMPATIBLE", f"X86_V3 {AVX_512}", NO_AVX),

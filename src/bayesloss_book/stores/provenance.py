@@ -52,8 +52,8 @@ def machine() -> dict[str, Any]:
     """Return what decides in which order numbers are added, and so their last digits.
 
     ``processor``, its name, which several kinds may share; ``processor_kind``: vendor, family,
-    model and the instructions for vectors, as far as the system tells them; ``kernels``: the variables of the
-    environment that choose kernels of another processor.
+    model and the instructions for vectors, as far as the system tells them; ``kernels``: the
+    variables of the environment that choose kernels of another processor.
     """
     facts = _facts()
     kind: dict[str, Any] = {}

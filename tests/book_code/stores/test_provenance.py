@@ -36,6 +36,7 @@ machdep.cpu.model: 158
 machdep.cpu.vendor: GenuineIntel
 machdep.cpu.brand_string: Intel(R) Core(TM) i7-8850H CPU @ 2.60GHz
 """
+WINDOWS = "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD"
 
 
 @pytest.fixture
@@ -67,8 +68,7 @@ def on(tmp_path, monkeypatch):
         (GRAVITON, "Linux", "0x41", "8", "0xd40", "", "asimd bf16 i8mm sve"),
         (INTEL_MAC, "Darwin", "GenuineIntel", "6", "158", None, "avx1.0 avx2 sse4.1"),
         ("machdep.cpu.brand_string: Apple M2\n", "Darwin", "", "", "", "Apple M2", ""),
-        ("AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD", "Windows", "AuthenticAMD")
-        + ("25", "17", "", ""),
+        (WINDOWS, "Windows", "AuthenticAMD", "25", "17", "", ""),
         ("", "Linux", "", "", "", "", ""),
     ],
 )
