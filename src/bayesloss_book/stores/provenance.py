@@ -87,6 +87,11 @@ def described(run: Mapping[str, Any]) -> str:
     return f"{run['processor']} ({', '.join(parts)})" if parts else str(run["processor"])
 
 
+def current_runs(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a store of which rows are left, as far as they say what was replaced."""
+    return [run for run in provenance["runs"] if run["cells"] > run.get("replaced", 0)]
+
+
 def _facts() -> dict[str, str]:
     """Return what the system tells of the first processor, under the system's names."""
     cpuinfo = Path("/proc/cpuinfo")

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bayesloss_book.html import HTMLTable
 from bayesloss_book.stores.needs import EXTRAS, images
-from bayesloss_book.stores.provenance import described, machine
+from bayesloss_book.stores.provenance import current_runs, described, machine
 from bayesloss_book.stores.results import COMPARED, compared, run_cells
 from bayesloss_book.stores.tables import Row, read
 from bayesloss_book.stores.verify import RTOL, allowed, how_nearly, made_elsewhere
@@ -66,14 +66,15 @@ def how_to_rerun(folder: Path, pages: Iterable[str]) -> pd.DataFrame:
     table = []
     for path in sorted(folder.glob("*.csv")):
         rows, provenance = read(path)
-        last = provenance["runs"][-1]
+        runs = current_runs(provenance)
+        last = runs[-1]
         entry = {
             "store": path.stem,
             "page": _page(provenance["function"], known),
             "rows": len(rows),
             "seconds": sum(row["seconds"] for row in rows),
             "needs": _needs(path.stem, rows),
-            "processors": list(dict.fromkeys(described(run) for run in provenance["runs"])),
+            "processors": list(dict.fromkeys(described(run) for run in runs)),
             "last run": last["end"][:10],
             "commit": last["commit"][:10],
         }

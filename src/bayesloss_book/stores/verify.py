@@ -24,7 +24,7 @@ import pandas as pd
 
 from bayesloss_book.data import DataError
 from bayesloss_book.stores.needs import EXTRAS, missing_data, missing_modules
-from bayesloss_book.stores.provenance import described, is_like, machine
+from bayesloss_book.stores.provenance import current_runs, described, is_like, machine
 from bayesloss_book.stores.results import draw_rows, verify
 from bayesloss_book.stores.tables import Row, read
 from bayesloss_book.stores.tolerances import ELSEWHERE, TIMES, Within
@@ -209,7 +209,7 @@ def _measure(plans: Sequence[Plan], options: argparse.Namespace) -> int:
 
 def made_elsewhere(provenance: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """The machines that a store was made on and that are not certain to compute as this one."""
-    return sorted({described(run) for run in provenance["runs"] if not is_like(run, here)})
+    return sorted({described(run) for run in current_runs(provenance) if not is_like(run, here)})
 
 
 def allowed(name: str, elsewhere: Sequence[str]) -> dict[str, Within]:
