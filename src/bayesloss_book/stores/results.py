@@ -166,8 +166,8 @@ def load_provenance(folder: Folder, name: str) -> dict[str, Any]:
     the end is the last row stored), ``cells``, ``seconds`` (on the wall clock), ``n_jobs``,
     ``commit`` (``-dirty`` if a Python file differs from it, None outside a repository),
     ``function`` (its name at that commit, where it was moved since), ``replaced`` (how many of its
-    rows a later run measured anew), ``versions``, and the ``processor`` and ``platform`` of the
-    parent process.
+    rows a later run measured anew), ``versions``, and the ``platform`` and what
+    :func:`~bayesloss_book.stores.provenance.machine` says of the parent process.
     """
     return read(Path(folder) / f"{name}.csv")[1]
 

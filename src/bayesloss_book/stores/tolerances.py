@@ -93,11 +93,15 @@ _FITS = {
     "*": Within(1e-3),
 }
 
-# The same on images, with rounds of EM, one more or less.
-_SEARCHES = {
+# The same on images, with rounds of EM, one more or less. The log loss hangs on the few images
+# that are wrong and sure: it moved by 2.6 %, AUC by 4e-5. Without a penalty, see `_NO_PENALTY`.
+_IMAGES = {
     "rounds *": Within(0.2, absolute=1.0),
-    "*'penalty': 0.0*": Within(0.1, absolute=0.02),  # on the way to a maximum that is not there
-    "*": Within(3e-3),
+    "log_loss *'penalty': 0.0*": Within(0.95),
+    "brier *'penalty': 0.0*": Within(0.3),
+    "log_loss *": Within(0.08),
+    "brier *": Within(0.02),
+    "*": Within(2e-3),
 }
 
 # Regrets of decisions in the mean over data sets, by weighted draws and by Hamiltonian chains,
@@ -109,6 +113,9 @@ _CHAINED_REGRETS = {
     "*_hmc *": Within(0.1, absolute=3e-4),
     "*": Within(0.1, absolute=1e-4),
 }
+
+_ROUNDS = {"rounds *": Within(0.2, absolute=1.0), "loss *": Within(3e-3)}
+_FIT_COSTS = ("fit_cost", "fit_cost_ten", "fit_cost_sparse", "fit_cost_curves")
 
 # How much measures may differ on another kind of processor, in stores that magnify rounding: of the
 # patterns, for "measure cell", the first that fits counts, and six digits without one. The widths
@@ -150,7 +157,7 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
     "flat_places": {"*_covered *": Within(absolute=0.02), "*": Within(1e-3)},
     # Where no one label can change a decision, all are worth nothing but roundings: the next is
     # then any of them, and so are all that follow.
-    "costs_labels": {"regret/*": Within(0.9, absolute=100.0), "*": Within(0.02, absolute=0.5)},
+    "costs_labels": {"regret/*": Within(0.9, absolute=100.0), "*": Within(0.01, absolute=0.1)},
     **dict.fromkeys(("costs_fits", "costs_sparse"), _GAINS),
     **dict.fromkeys(("calibrators", "calibrators_averages", "calibrators_extra"), _SCORES),
     **dict.fromkeys(("calibrators_many", "calibrators_many_extra"), _SCORES),
@@ -159,8 +166,8 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
     "calibrators_many_bands": _SCORES,
     **dict.fromkeys(("calibration_methods", "when_to_use", "multiclass"), _FITS),
     **dict.fromkeys(("variational_fits", "variational_cars"), _FITS),
-    **dict.fromkeys(("learned_losses", "learned_losses_scaled"), _SEARCHES),
-    **dict.fromkeys(("fit_cost", "fit_cost_ten", "fit_cost_sparse", "fit_cost_curves"), _SEARCHES),
+    **dict.fromkeys(("learned_losses", "learned_losses_scaled"), _IMAGES),
+    **dict.fromkeys(_FIT_COSTS, _ROUNDS),
     "link_settings": {  # EM ends before it settles
         "accuracy_* *": Within(absolute=0.01),
         "*": Within(0.01),
@@ -254,7 +261,7 @@ _SECONDS = {"*_seconds *": Within(0.9, absolute=0.05)}
 _COSTS = _SECONDS | {"*_mb *": Within(0.5, absolute=100.0), "loss *": Within(1e-4)}
 TIMES: dict[str, Mapping[str, Within]] = {
     "when_to_use_cases": {"value *'time'*": Within(0.9)},
-    **dict.fromkeys(("fit_cost", "fit_cost_ten", "fit_cost_sparse", "fit_cost_curves"), _COSTS),
+    **dict.fromkeys(_FIT_COSTS, _COSTS),
     **dict.fromkeys(("calibrators_more", "calibrators_more_extra"), _SECONDS),
     "calibrators_tables": _SECONDS,
     **dict.fromkeys(("calibrators_many", "calibrators_many_extra"), _SECONDS),
