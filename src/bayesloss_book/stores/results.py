@@ -26,7 +26,6 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ from bayesloss_book.stores.lock import writing
 from bayesloss_book.stores.orphans import end_with
 from bayesloss_book.stores.provenance import environment
 from bayesloss_book.stores.tables import Row, is_half_done, is_stored, read, settle, write
-from bayesloss_book.stores.tolerances import Within
+from bayesloss_book.stores.tolerances import Within, first_fitting
 
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]
@@ -228,8 +227,7 @@ def compared(
     """Return `COMPARED` of each measure of a cell, as it was stored and as it is now."""
     report: list[tuple[Any, ...]] = []
     for column in [c for c in row | again if c not in cell and c != "seconds"]:
-        patterns = (w for pattern, w in within.items() if fnmatchcase(f"{column} {cell}", pattern))
-        ok = next(patterns, Within(rtol)).allows(column, row, again)
+        ok = first_fitting(within, column, cell, Within(rtol)).allows(column, row, again)
         report.append((str(cell), column, row.get(column), again.get(column), ok))
     return report
 

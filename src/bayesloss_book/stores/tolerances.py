@@ -9,6 +9,8 @@ by the standard errors that the store states where there are any.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
 from bayesloss_book.stores.tables import Row
 
@@ -38,6 +40,14 @@ class Within:
             error = self.error.replace("*", name)
             allowed += 5 * math.hypot(float(then[error]), float(now[error]))
         return abs(was - is_) <= max(allowed, 1e-12)
+
+
+def first_fitting(
+    within: Mapping[str, Within], measure: str, cell: Mapping[str, Any], default: Within
+) -> Within:
+    """Return the tolerance of the first pattern that fits "measure cell", or the default."""
+    key = f"{measure} {cell}"
+    return next((each for pattern, each in within.items() if fnmatchcase(key, pattern)), default)
 
 
 # Shares of 1,000 decisions, some of them near ties, by references with a standard error; those by a
