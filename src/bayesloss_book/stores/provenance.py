@@ -22,6 +22,8 @@ KERNEL_VARIABLES = (
     "GLIBC_TUNABLES",
 )
 
+UNRECORDED = " (family not recorded)"
+
 # What systems call the facts that tell processors apart: Linux on x86 and on ARM, then macOS, whose
 # ARM processors have no more than a name.
 _NAMED = {
@@ -80,7 +82,7 @@ def is_like(run: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
 def described(run: Mapping[str, Any]) -> str:
     """Return a run's processor in words: its name, and what else was recorded."""
     if "processor_kind" not in run:
-        return f"{run['processor']} (family not recorded)"
+        return f"{run['processor']}{UNRECORDED}"
     kind = run["processor_kind"]
     parts = [f"{fact} {kind[fact]}" for fact in ("family", "model") if kind[fact]]
     parts += [f"{name}={value}" for name, value in run["kernels"].items()]

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bayesloss_book.html import HTMLTable
 from bayesloss_book.stores.needs import EXTRAS, images
-from bayesloss_book.stores.provenance import current_runs, described, machine
+from bayesloss_book.stores.provenance import UNRECORDED, current_runs, described, machine
 from bayesloss_book.stores.results import COMPARED, compared, run_cells
 from bayesloss_book.stores.tables import Row, read
 from bayesloss_book.stores.verify import RTOL, allowed, how_nearly, made_elsewhere
@@ -67,6 +67,7 @@ def how_to_rerun(folder: Path, pages: Iterable[str]) -> pd.DataFrame:
     for path in sorted(folder.glob("*.csv")):
         rows, provenance = read(path)
         runs = current_runs(provenance)
+        processors = [described(run).removesuffix(UNRECORDED) for run in runs]
         last = runs[-1]
         entry = {
             "store": path.stem,
@@ -74,7 +75,7 @@ def how_to_rerun(folder: Path, pages: Iterable[str]) -> pd.DataFrame:
             "rows": len(rows),
             "seconds": sum(row["seconds"] for row in rows),
             "needs": _needs(path.stem, rows),
-            "processors": list(dict.fromkeys(described(run) for run in runs)),
+            "processors": list(dict.fromkeys(processors)),
             "last run": last["end"][:10],
             "commit": last["commit"][:10],
         }
@@ -84,25 +85,27 @@ def how_to_rerun(folder: Path, pages: Iterable[str]) -> pd.DataFrame:
 
 def shown(table: pd.DataFrame, root: str) -> HTMLTable:
     """The table of `how_to_rerun`; ``root`` leads to the top, for links to the pages."""
-    names = ("Store", "Rows", "Takes", "Needs", "Processor", "Last run")
+    names = ("Rows", "Takes", "Needs", "Processor", "Last run")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     bodies = ""
     lines = []
     for _, row in table.iterrows():
-        store, commit = f"<code>{row['store']}</code>", f"<code>{row['commit']}</code>"
         texts = [
             f"{row['rows']:,}",
             _duration(row["seconds"]),
             row["needs"],
             "; ".join(row["processors"]),
-            row["last run"],
+            f"{row['last run']}, {row['commit']}",
         ]
+        store = f"<code>{row['store']}</code>"
         link = f'<a href="{root}/{row["page"]}.html">{store}</a>' if row["page"] else store
-        cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts[:-1])
-        bodies += f'<tr><th scope="row">{link}</th>{cells}<td>{row["last run"]}, {commit}</td></tr>'
-        lines.append(f"* `{row['store']}`: {', '.join(filter(None, texts))}, `{row['commit']}`")
+        cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts)
+        # A line of its own, or a phone would break the name into syllables.
+        name = f'<tr><th colspan="{len(names)}" scope="rowgroup">{link}</th></tr>'
+        bodies += f"<tbody>{name}<tr>{cells}</tr></tbody>"
+        lines.append(f"* `{row['store']}`: {'; '.join(filter(None, texts))}")
     return HTMLTable(
-        f'<table class="rerun"><thead><tr>{head}</tr></thead><tbody>{bodies}</tbody></table>',
+        f"<table><thead><tr>{head}</tr></thead>{bodies}</table>",
         "\n".join(line.removeprefix("* ").replace("`", "") for line in lines),
         "\n".join(lines),
     )
@@ -123,8 +126,8 @@ def _needs(store: str, rows: Iterable[Row]) -> str:
 
 def _duration(seconds: float) -> str:
     if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.0f}\u00a0s"
+    return f"{seconds / 60:.0f}\u00a0min" if seconds < 6000 else f"{seconds / 3600:.1f}\u00a0h"
 
 
 if __name__ == "__main__":

@@ -114,14 +114,14 @@ _IMAGES = {
     "*": Within(2e-3),
 }
 
-# Regrets of decisions in the mean over data sets, by weighted draws and by Hamiltonian chains,
-# which part ways: what chains add is some 1e-4.
+# Regrets of decisions in the mean over data sets. By Hamiltonian chains, which part ways, they
+# moved by up to 6e-5; by weighted draws, with decisions near ties, by 4e-6, or by 5 % of less.
 _CHAINED_REGRETS = {
     "r_hat *": Within(absolute=0.02),
     "*_size *": Within(0.5),
     "unsettled_* *": Within(absolute=2.0),
-    "*_hmc *": Within(0.1, absolute=3e-4),
-    "*": Within(0.1, absolute=1e-4),
+    "*_hmc *": Within(0.05, absolute=3e-4),
+    "*": Within(0.1, absolute=1e-5),
 }
 
 _ROUNDS = {"rounds *": Within(0.2, absolute=1.0), "loss *": Within(3e-3)}
@@ -183,20 +183,22 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "*": Within(0.01),
     },
     **dict.fromkeys(("loss_ep", "loss_ep_map"), _CHAINED_REGRETS),
-    # Choices among near ties, judged by chains that part ways.
+    # Choices among near ties, judged by chains that part ways: they moved by some 1e-4, with their
+    # errors, and by 8e-3 where one wrong decision costs all.
     "together": {
         "*/error *": Within(0.9, absolute=1e-3),
-        "*/gap *": Within(0.5, absolute=0.01),
-        "*": Within(absolute=1e-3, error="*/error"),
+        "*/gap *": Within(0.1, absolute=0.005),
+        "*": Within(absolute=5e-4, error="*/error"),
     },
     "together_loss_ep": {
         **dict.fromkeys(("*/changed *", "*/settled *"), Within(absolute=0.5)),  # of 8 choices
-        "*": Within(absolute=1e-3),
+        "*": Within(absolute=5e-4),
     },
     "together_loss_em": {
-        **dict.fromkeys(("*/changed *", "*/settled *"), Within(absolute=0.5)),  # of 2 choices
-        "*/missed *": Within(0.5, absolute=0.01),
-        "*": Within(absolute=0.01),
+        **dict.fromkeys(("*/changed *", "*/settled *"), Within(absolute=1.0)),  # of 2 choices
+        "*/missed *": Within(0.1, absolute=0.005),
+        "any/*": Within(absolute=0.03),
+        "*": Within(absolute=2e-3),
     },
     # A search for inputs, to five digits of an error that is near its least.
     "sparse_means_cost": {"*": Within(1e-3)},
