@@ -54,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks take-back paper verify falsify lint format lock mutants bench dist address clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks take-back paper verify rerun falsify lint format lock mutants bench dist address clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,8 +138,12 @@ take-back: $(INSTALLED) ## cells that were edited in an .ipynb go into its .md (
 paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/results (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
-verify: $(INSTALLED) ## check every store's checksum, recompute a few results and compare
-	$(BIN)/python -m bayesloss_book.stores.verify
+verify: $(INSTALLED) ## check every store's checksum, measure a few cells again: two minutes, no download (FULL=1 for all, STORES=... SEED=...)
+	$(BIN)/python -m bayesloss_book.stores.verify $(if $(FULL),--full) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(STORES),--stores $(STORES))
+
+rerun: $(INSTALLED) ## measure all of a store anew, into _build/rerun, and compare (STORE=auto_mpg)
+	$(BIN)/python -m bayesloss_book.stores.rerun $(STORE)
 
 falsify: $(INSTALLED) ## what wrong number would change each verdict; after a change to a page's checks (PAGE=...)
 	$(BIN)/python -m bayesloss_book.ledger.falsify $(PAGE)
