@@ -13,6 +13,7 @@ how much they do.
 import argparse
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -174,16 +175,18 @@ def _measure(plans: Sequence[Plan], options: argparse.Namespace) -> int:
             print(f"[{place}/{len(taken)}, {seconds:.1f} s] {store.name}: ", end="", flush=True)
             elsewhere = made_elsewhere(store.provenance, here)
             try:
-                report = verify(
-                    options.folder,
-                    store.name,
-                    n_cells=options.cells,
-                    seed=options.seed,
-                    seconds=options.seconds,
-                    rtol=RTOL,
-                    within=allowed(store.name, elsewhere),
-                    possible=plan.possible,
-                )
+                # Fits warned when they were stored, too.
+                with warnings.catch_warnings(action="ignore"):
+                    report = verify(
+                        options.folder,
+                        store.name,
+                        n_cells=options.cells,
+                        seed=options.seed,
+                        seconds=options.seconds,
+                        rtol=RTOL,
+                        within=allowed(store.name, elsewhere),
+                        possible=plan.possible,
+                    )
             except DataError as error:
                 print(f"not checked, its data cannot be had: {error}", flush=True)
                 continue
