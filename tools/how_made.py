@@ -26,7 +26,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from bayesloss_book.stores.provenance import current_runs
+from bayesloss_book.stores.provenance import UNRECORDED, current_runs, described
 from bayesloss_book.stores.tables import read
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
@@ -243,7 +243,7 @@ def _when(provenance: Mapping[str, Any]) -> str:
     """Say when, on what and for how long stored results were measured."""
     runs = current_runs(provenance)
     days = sorted({run["end"][:10] for run in runs})
-    processors = dict.fromkeys(run["processor"] for run in runs)
+    processors = dict.fromkeys(described(run).removesuffix(UNRECORDED) for run in runs)
     seconds = sum(run["seconds"] for run in runs)
     took = f"{seconds / 3600:.1f} hours" if seconds >= 6000 else f"{seconds:,.0f} seconds"
     jobs = sorted({run["n_jobs"] for run in runs})

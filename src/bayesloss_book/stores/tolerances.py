@@ -77,9 +77,13 @@ _NO_PENALTY = {
 # early, a neural network, neighbours at nearly equal distances), and calibrators that search. Log
 # losses and Brier scores moved by up to 2e-4; a calibration error, whose cases are sorted into
 # bins, by 0.04. A spline's penalty is chosen by cross-validation, where the next one is nearly as
-# good: its log loss moved by 0.024, its calibration error by 0.13.
+# good: its log loss moved by 2.4 %, its calibration error by 13 %. The search for a quadratic ends
+# where it may: 0.6 % and 37 %. The others of `probmetrics` share the search.
 _SCORES = {
-    "spline: *": Within(0.3, absolute=0.01),
+    **dict.fromkeys(("spline: *", "quadratic: *"), Within(0.3, absolute=0.01)),
+    **dict.fromkeys(
+        ("affine: *", "*vector: *", "structured matrix: *"), Within(0.1, absolute=2e-3)
+    ),
     "*: calibration *": Within(0.1, absolute=2e-3),
     **dict.fromkeys(("*coverage *", "*: far *"), Within(absolute=0.02)),
     "*": Within(2e-3),
@@ -103,14 +107,25 @@ _FITS = {
     "*": Within(1e-3),
 }
 
-# The same on images, with rounds of EM, one more or less. The log loss hangs on the few images
-# that are wrong and sure: it moved by 2.6 %, AUC by 4e-5. Without a penalty, see `_NO_PENALTY`.
+# The same on images, with rounds of EM. The log loss and the Brier score hang on the few images
+# that are wrong and sure: they moved by 2.7 %, AUC by 4e-5. Without a penalty there is no maximum,
+# as in `_NO_PENALTY`, and EM ends on its way: after 19 rounds in place of 11, with a Brier score of
+# 0.012 in place of 0.020 and an AUC 3e-3 higher. A GP's link need not rise: where classes are all
+# but separate it has hardly a datum in between, and its EM ended after 28 rounds in place of 12,
+# with an AUC of 0.959 in place of 0.991 and a log loss of 0.64 in place of 0.11; that of the scores
+# stood.
+_SEPARATE = "'0 vs 8', 'method': 'GP'"
 _IMAGES = {
-    "rounds *": Within(0.2, absolute=1.0),
+    "auc_score *": Within(0.01),
+    **dict.fromkeys((f"log_loss *{_SEPARATE}*", f"brier *{_SEPARATE}*"), Within(0.95)),
+    f"rounds *{_SEPARATE}*": Within(0.8),
+    f"*{_SEPARATE}*": Within(0.1),
+    "rounds *'penalty': 0.0*": Within(0.7),
     "log_loss *'penalty': 0.0*": Within(0.95),
-    "brier *'penalty': 0.0*": Within(0.3),
-    "log_loss *": Within(0.08),
-    "brier *": Within(0.02),
+    "brier *'penalty': 0.0*": Within(0.7),
+    "*'penalty': 0.0*": Within(0.01),
+    "rounds *": Within(0.5, absolute=1.0),
+    **dict.fromkeys(("log_loss *", "brier *"), Within(0.1)),
     "*": Within(2e-3),
 }
 
@@ -140,8 +155,9 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
     # EM takes another path, in another number of rounds, to links that differ where data are few.
     "learning_curves": {
         "rounds *": Within(0.6),
-        "*'penalty': 0.0*": Within(0.1, absolute=0.02),
-        "*": Within(1e-3, absolute=0.002),  # rates on 10,000 images, and on tenths of them
+        **dict.fromkeys(("*'penalty': 0.0*", "*'method': 'GP'*"), Within(0.1, absolute=0.02)),
+        "*part_*": Within(absolute=0.008),  # rates on tenths of 10,000 images, moved by 0.003
+        "*": Within(1e-3, absolute=0.002),
     },
     # The same, and curves on a grid between the least and the largest score, which move; without a
     # penalty the search stops on its way to infinity: rates and the grid's ends are what holds.
@@ -200,8 +216,8 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "any/*": Within(absolute=0.03),
         "*": Within(absolute=2e-3),
     },
-    # A search for inputs, to five digits of an error that is near its least.
-    "sparse_means_cost": {"*": Within(1e-3)},
+    # A search for inputs, for an error that is near its least: it moved by 1 %.
+    "sparse_means_cost": {"*": Within(0.05)},
     # Chains by slices, which stay together but for a point that one accepts and the other does not.
     "both": {
         "p_error *": Within(0.5),
@@ -211,9 +227,9 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "*": Within(0.02, absolute=2e-3),
     },
     "variational_bands": {
-        "covered_* *": Within(absolute=0.2),  # of 21 places
-        "rank_* *": Within(absolute=15),  # of 99 draws
-        **dict.fromkeys(("steepness *", "width *"), Within(0.02, absolute=5e-3)),
+        "covered_* *": Within(absolute=0.1),  # two of 21 places
+        "rank_* *": Within(absolute=5),  # of 99 draws
+        **dict.fromkeys(("steepness *", "width *"), Within(2e-3, absolute=1e-3)),  # 8e-5
     },
     "variational_gaps": {
         **dict.fromkeys(
@@ -243,7 +259,7 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "covered_* *'chains'*": Within(absolute=0.2),  # of 21 places
         "width *'chains'*": Within(0.04),
     },
-    # Chains that part ways; evidences by annealing and by importance do not.
+    # Chains that part ways, also those of annealing; evidences by importance do not.
     "long_chains": {
         **dict.fromkeys(("mean_*", "loss *"), Within(error="mcse")),
         **dict.fromkeys(("sd_*", "jumps *"), Within(0.15, error="mcse")),
@@ -251,6 +267,8 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         **dict.fromkeys(("ess *", "mcse *", "leapfrog_steps *"), Within(0.9)),
         "divergences *": Within(absolute=2000),  # of 8,000 steps
         "r_hat *": Within(absolute=0.02),
+        "annealed *": Within(error="annealed_error"),
+        **dict.fromkeys(("annealed_error *", "annealed_size *"), Within(0.6)),
         "*": Within(1e-4),
     },
     "laplace_mcmc": {

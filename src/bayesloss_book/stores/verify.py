@@ -13,6 +13,7 @@ how much they do.
 import argparse
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,10 +50,6 @@ class Store:
         """What is missing on this machine to measure a row again, in words."""
         return missing_data(row, self.provenance["parameters"])
 
-    def seconds(self, rows: Sequence[Row]) -> float:
-        """How long rows took when they were stored."""
-        return sum(row["seconds"] for row in rows)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -62,6 +59,11 @@ class Plan:
     drawn: list[Row]
     left_out: str
     possible: Callable[[Row], bool] = lambda row: True
+
+    @property
+    def seconds(self) -> float:
+        """How long the rows took when they were stored."""
+        return sum(row["seconds"] for row in self.drawn)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -134,9 +136,10 @@ def _plan(store: Store, options: argparse.Namespace) -> Plan:
     if not rows:
         return Plan(store, [], f"want {store.missing(store.rows[0])}")
     drawn = draw_rows(rows, options.cells, options.seed, options.seconds)
-    if store.seconds(drawn) > max(options.seconds, options.longest):
+    plan = Plan(store, drawn, "", possible)
+    if plan.seconds > max(options.seconds, options.longest):
         return Plan(store, [], f"take longer than {options.longest:g} s")
-    return Plan(store, drawn, "", possible)
+    return plan
 
 
 def _announce(plans: Sequence[Plan], options: argparse.Namespace) -> None:
@@ -149,15 +152,15 @@ def _announce(plans: Sequence[Plan], options: argparse.Namespace) -> None:
             reasons.setdefault(plan.left_out, []).append(plan.store.name)
     for reason, names in reasons.items():
         print(f"not checked, for they {reason}: {', '.join(names)}")
-    taken = [plan for plan in plans if plan.drawn]
-    seconds = sum(plan.store.seconds(plan.drawn) for plan in taken)
-    print(
-        f"up to {options.cells} cells of each of {len(taken)} stores, drawn by --seed "
-        f"{options.seed}; they took {seconds:.0f} s when they were stored"
-    )
     if not options.full and reasons:
         print("`make verify FULL=1` leaves out only what wants an extra; it takes far longer")
-    print(end="", flush=True)
+    taken = [plan for plan in plans if plan.drawn]
+    seconds = sum(plan.seconds for plan in taken)
+    print(
+        f"up to {options.cells} cells of each of {len(taken)} stores, drawn by --seed "
+        f"{options.seed}; they took {seconds:.0f} s when they were stored",
+        flush=True,
+    )
 
 
 def _measure(plans: Sequence[Plan], options: argparse.Namespace) -> int:
@@ -170,20 +173,22 @@ def _measure(plans: Sequence[Plan], options: argparse.Namespace) -> int:
     try:
         for place, plan in enumerate(taken, 1):
             store = plan.store
-            seconds = store.seconds(plan.drawn)
-            print(f"[{place}/{len(taken)}, {seconds:.1f} s] {store.name}: ", end="", flush=True)
+            head = f"[{place}/{len(taken)}, {plan.seconds:.1f} s] {store.name}: "
+            print(head, end="", flush=True)
             elsewhere = made_elsewhere(store.provenance, here)
             try:
-                report = verify(
-                    options.folder,
-                    store.name,
-                    n_cells=options.cells,
-                    seed=options.seed,
-                    seconds=options.seconds,
-                    rtol=RTOL,
-                    within=allowed(store.name, elsewhere),
-                    possible=plan.possible,
-                )
+                # Fits warned when they were stored, too.
+                with warnings.catch_warnings(action="ignore"):
+                    report = verify(
+                        options.folder,
+                        store.name,
+                        n_cells=options.cells,
+                        seed=options.seed,
+                        seconds=options.seconds,
+                        rtol=RTOL,
+                        within=allowed(store.name, elsewhere),
+                        possible=plan.possible,
+                    )
             except DataError as error:
                 print(f"not checked, its data cannot be had: {error}", flush=True)
                 continue

@@ -18,6 +18,11 @@ def test_image_files_are_at_hand_in_either_folder(tmp_path, monkeypatch):
     assert needs.missing_data(cell, {})
     monkeypatch.setenv("BAYESLOSS_DATA", str(tmp_path))
     assert needs.missing_data(cell, {}) == ""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("BAYESLOSS_DATA", str(tmp_path / "empty"))
+    assert needs.missing_data(cell, {})
+    monkeypatch.setenv("BAYESLOSS_CACHE", str(tmp_path))
+    assert needs.missing_data(cell, {}) == ""
 
 
 def test_a_clone_without_history_is_told():
