@@ -39,6 +39,7 @@ def test_nothing_is_left_after_a_kill(tmp_path):
 
 
 def test_what_goes_on_behind_the_command_can_leave_the_lock(tmp_path):
-    first = start(tmp_path, "(read line 9<&-) <&0 9<&- & exit 3")
+    first = start(tmp_path, "sleep 600 9<&- & exit 3")
     assert first.wait(60) == 3
     assert start(tmp_path, "exit 4").wait(60) == 4
+    os.killpg(first.pid, signal.SIGKILL)
