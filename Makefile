@@ -9,11 +9,11 @@ PYTHON ?= python3
 #   make book PIP_ARGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 PIP_ARGS ?=
 
-# Restricts `notebooks` and `paper` to some pages: PAGE=learning/auto_mpg
+# Restricts `notebooks`, `take-back` and `paper` to some pages: PAGE=learning/auto_mpg
 PAGE ?=
 
-# More arguments for uv, which makes the environments of `test-newest` and `test-lowest`, for
-# instance to get PyTorch without CUDA: UV_ARGS='--torch-backend cpu'
+# More arguments for uv, which makes the environments of `test-newest`, `test-lowest` and
+# `test-install`, for instance to get PyTorch without CUDA: UV_ARGS='--torch-backend cpu'
 UV_ARGS ?=
 
 # Numbers in an executed page must depend neither on hash order nor on the number of cores.
@@ -54,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks take-back paper verify rerun falsify lint format lock mutants bench dist address clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,8 +66,7 @@ pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidenc
 	$(BIN)/python tools/pdf.py
 
 lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the first time
-	$(BIN)/python -m jupyterlab --LabApp.news_url=None \
-	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
+	$(BIN)/python -m jupyterlab --config tools/lab_config.py
 
 test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compare every notebook
 	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*; \
@@ -117,6 +116,10 @@ _build/newest/.venv _build/lowest/.venv:
 	$@/bin/python -m uv pip install -q --python $@/bin/python --resolution $(RESOLUTION) $(UV_ARGS) \
 	    -e '.[book,pdf,test]'
 
+# Needs an index, and a GB a temporary environment, of which there are three, one after another.
+test-install: dist $(BUILT) ## the wheel in empty environments: ten student notebooks, and the book by [book]
+	$(BIN)/python tools/empty_environments.py dist/*.whl $(UV_ARGS)
+
 test-processors: $(INSTALLED) ## notebooks and unit tests as other processors compute them (hours; ON=... for one)
 	$(BIN)/python tools/processors.py $(if $(PAGE),book/$(PAGE).ipynb) $(if $(ON),--on "$(ON)")
 
@@ -129,20 +132,28 @@ test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdic
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)
 
+take-back: $(INSTALLED) ## cells that were edited in an .ipynb go into its .md (PAGE=... for one)
+	$(BIN)/python tools/notebooks.py take-back $(PAGE)
+
 paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/results (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
-verify: $(INSTALLED) ## check every store's checksum, recompute a few results and compare
-	$(BIN)/python -m bayesloss_book.stores.verify
+verify: $(INSTALLED) ## check every store's checksum, measure a few cells again: two minutes, no download (FULL=1 for all, STORES=... SEED=...)
+	$(BIN)/python -m bayesloss_book.stores.verify $(if $(FULL),--full) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(STORES),--stores $(STORES))
+
+rerun: $(INSTALLED) ## measure all of a store anew, into _build/rerun, and compare (STORE=auto_mpg)
+	$(BIN)/python -m bayesloss_book.stores.rerun $(STORE)
 
 falsify: $(INSTALLED) ## what wrong number would change each verdict; after a change to a page's checks (PAGE=...)
 	$(BIN)/python -m bayesloss_book.ledger.falsify $(PAGE)
 
 lint: part-rules part-format part-types ## ruff (rules and format) and mypy
 
-format: $(INSTALLED) ## let ruff mend what it can
+format: $(INSTALLED) ## let ruff mend what it can, and jupytext the form of the pages
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+	$(BIN)/python tools/notebooks.py format $(PAGE)
 
 bench: $(INSTALLED) ## the benchmarks, never part of the tests
 	$(BIN)/python -m pytest benchmarks
@@ -162,37 +173,12 @@ dist: $(INSTALLED) ## wheel and source archive into dist/; the wheel's examples 
 	_build/wheel/bin/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) dist/*.whl
 	cd _build/wheel && PYTHONPATH= bin/python -c '$(EXAMPLES)'
 
+address: ## write the repository's address into all files that need it: URL=https://github.com/OWNER/REPO
+	$(PYTHON) tools/address.py "$(URL)"
+
 clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
-
-# Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
-# (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build. The rest
-# comes by uv, in a sixth of pip's time; by pip where uv, which does not read pip's configuration,
-# finds no index.
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
-LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
-TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
-UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
-# Python compiles what it imports; to compile all of it at once takes longer than to install it. What
-# takes long is imported beside what comes next.
-COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
-
-$(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
-	@echo "Installing the locked dependencies into .venv: 1.5 GB, half a minute or more."
-	$(PYTHON) -m venv .venv
-	-$(LOCKED) -r requirements-uv.lock
-	$(TORCH) & $(UV) -r requirements.lock; by_uv=$$?; \
-	    wait $$! && { [ $$by_uv = 0 ] || $(LOCKED) -r requirements.lock; }
-	$(PIP) --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 &
-	@touch $@
-
-# Not needed to build or to test the book.
-$(LAB): $(INSTALLED) requirements-lab.lock
-	@echo "Installing JupyterLab into .venv: 60 MB."
-	$(LOCKED) -r requirements-lab.lock
-	@touch $@
 
 lock: ## write the locks: every package with the sums of all its files
 	$(PYTHON) -m venv _build/lock
@@ -202,10 +188,51 @@ lock: ## write the locks: every package with the sums of all its files
 mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
 	$(BIN)/python tools/mutants.py
 
+# Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
+# (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build. The rest
+# comes by uv, in a sixth of pip's time; by pip where uv, which does not read pip's configuration,
+# finds no index.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
+TORCH := { $(LOCKED) -r requirements-torch-cpu.lock 2> /dev/null || $(LOCKED) -r requirements-torch.lock; }
+UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python --require-hashes --no-deps $(PIP_ARGS)
+# The distribution `bayesloss` is of before ours was renamed, or another project's: it goes.
+# Python compiles what it imports; to compile all of it at once takes longer than to install it. What
+# takes long is imported beside what comes next, which does not wait for it: 9 is the lock of ALONE.
+COMPILED = import sklearn.ensemble, scipy.stats, torch.func, sympy, pandas, matplotlib.pyplot
+
+# Two `make` in one folder would write over each other: the second waits for the first, and looks
+# again whether anything is left to do.
+$(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
+$(LAB): $(INSTALLED) requirements-lab.lock
+$(BUILT): $(INSTALLED) $(BOOK_FILES)
+
+ifndef ALONE
+$(INSTALLED) $(LAB) $(BUILT):
+	@$(PYTHON) tools/alone.py Makefile $(MAKE) --no-print-directory ALONE=yes $@
+else
+$(INSTALLED):
+	@echo "Installing the locked dependencies into .venv: 1.5 GB, half a minute or more."
+	$(PYTHON) -m venv .venv
+	-$(LOCKED) -r requirements-uv.lock
+	$(TORCH) & $(UV) -r requirements.lock; by_uv=$$?; \
+	    wait $$! && { [ $$by_uv = 0 ] || $(LOCKED) -r requirements.lock; }
+	-$(BIN)/python -m pip uninstall -qq -y bayesloss
+	$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c '$(COMPILED)' > /dev/null 2>&1 9<&- &
+	@touch $@
+
+# Not needed to build or to test the book.
+$(LAB):
+	@echo "Installing JupyterLab into .venv: 60 MB."
+	$(LOCKED) -r requirements-lab.lock
+	@touch $@
+
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
 # clean. Only the book's own folders go: _build/paper holds the results of long runs.
-$(BUILT): $(INSTALLED) $(BOOK_FILES)
+$(BUILT):
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
 	cd _build/html/_static && rm -f $(UNUSED)
 	@touch $@
+endif

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from peers import adapter
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
 import bayesloss
 
@@ -19,6 +19,20 @@ def test_a_stand_in_is_ours_with_their_parameters():
     assert set(model.get_params()) == set(LogisticRegression().get_params())
     with pytest.raises(TypeError, match="unexpected keyword argument 'gamma'"):
         stand_in(gamma=1.0)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (LogisticRegression, bayesloss.LinkgisticClassifier),
+        (LogisticRegressionCV, adapter.Classifier),
+    ],
+)
+def test_a_stand_in_keeps_its_own_tolerance(theirs, ours):
+    """Of both, so that a fit by either is the same: their values mean something else to ours."""
+    model = adapter.in_place_of(theirs, ours)(tol=1e-12, max_iter=10_000)
+    usual = bayesloss.LinkgisticClassifier()
+    assert (model.tol, model.max_iter) == (usual.tol, usual.max_iter)
 
 
 def test_the_list_says_of_tests_of_scikit_learn_why_they_do_not_apply():

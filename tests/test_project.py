@@ -1,9 +1,13 @@
 import ast
 import importlib.metadata
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -19,6 +23,7 @@ from packaging.version import Version
 from processors import PROCESSORS
 
 import bayesloss
+import bayesloss_book
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -28,6 +33,8 @@ DIRECT = sorted({*PROJECT["dependencies"], *(line for lines in EXTRAS.values() f
 # The general Linux wheel of PyTorch brings these along; the CPU wheel, which the README
 # recommends and the lock was made with, does not.
 CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
+
+DATA_IN_WHEEL = {".csv", ".json", ".pyi", ".typed", ".yml"}
 
 # Parts of the book whose pages have code of their own name.
 PARTS = ("learning", "calibrating", "beyond")
@@ -105,7 +112,7 @@ def test_lock_satisfies_pyproject(requirement):
 def test_lock_holds_everything_that_is_needed():
     missing = [
         f"{name} (for {parent})"
-        for name, parent in sorted(closure("bayesloss", set(EXTRAS)).items())
+        for name, parent in sorted(closure(PROJECT["name"], set(EXTRAS)).items())
         if name not in PINS and not CUDA.match(name)
     ]
     assert not missing, "the locks leave out packages: make lock"
@@ -114,7 +121,7 @@ def test_lock_holds_everything_that_is_needed():
 @pytest.mark.locked
 def test_environment_is_what_the_lock_says():
     found = []
-    for name in sorted(closure("bayesloss", set(EXTRAS))):
+    for name in sorted(closure(PROJECT["name"], set(EXTRAS))):
         try:
             installed = Version(importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
@@ -151,6 +158,46 @@ def test_actions_are_pinned_by_their_commits():
     used = [step["uses"] for step in steps if "uses" in step]
     assert len(used) >= 5
     assert [name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
+
+
+def test_actions_are_kept_current():
+    settings = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text("utf-8"))
+    assert {each["package-ecosystem"] for each in settings["updates"]} == {"github-actions", "pip"}
+
+
+def test_no_runner_is_one_that_will_be_retired_unseen():
+    """GitHub moves `latest`; of ARM there is no such name, and Ubuntu's releases live for years."""
+    jobs = [job for flow in WORKFLOWS.values() for job in flow["jobs"].values()]
+    runners = {job["runs-on"] for job in jobs} | {
+        machine
+        for job in jobs
+        for machine in job.get("strategy", {}).get("matrix", {}).get("machine", [])
+    }
+    runners.remove("${{ matrix.machine }}")
+    assert runners == {"ubuntu-latest", "macos-latest", "ubuntu-24.04-arm"}
+
+
+@pytest.mark.parametrize(
+    ("tag", "refused"),
+    [
+        (f"v{bayesloss.__version__}", False),
+        ("v99.0.0", True),
+        (f"v{bayesloss.__version__[:-1]}", True),
+        ("main", True),
+    ],
+)
+def test_a_release_has_the_tag_of_its_version(tag, refused):
+    steps = WORKFLOWS["release"]["jobs"]["build"]["steps"]
+    (check,) = [step["run"] for step in steps if "tag" in step.get("name", "")]
+    environment = os.environ | {"GITHUB_REF_NAME": tag}
+    done = subprocess.run(["bash", "-ec", check], cwd=ROOT, env=environment)
+    assert bool(done.returncode) == refused
+
+
+def test_what_is_published_has_the_name_of_the_distribution():
+    steps = WORKFLOWS["release"]["jobs"]["package"]["steps"]
+    (publish,) = [step["run"] for step in steps if "publish" in step.get("run", "")]
+    assert publish.endswith(f" dist/{PROJECT['name'].replace('-', '_')}-*")
 
 
 def test_the_workflow_names_the_emulated_processors():
@@ -325,12 +372,63 @@ def test_completion_offers_public_names_alone():
     assert {name for name in dir(bayesloss) if not name.startswith("_")} == set(bayesloss.__all__)
 
 
-def test_the_wheel_holds_the_library_only():
+def brought_by(extra: str) -> set[str]:
+    """The names by which what an extra brings is imported, and what the library brings."""
+    names = {"pyyaml": "yaml", "scikit-learn": "sklearn", "jupyter-book": "jupyter_book"}
+    lines = PROJECT["dependencies"] + EXTRAS[extra]
+    wanted = [canonicalize_name(Requirement(line).name) for line in lines]
+    return {names.get(name, name.replace("-", "_")) for name in wanted}
+
+
+def test_the_wheel_holds_the_library_and_the_books_code():
     found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     options = found["tool"]["setuptools"]["packages"]["find"]
     packages = setuptools.find_packages(ROOT / options["where"][0], include=options["include"])
     rooms = {f"bayesloss.{room}" for room in MAY_IMPORT if room}
-    assert set(packages) == {"bayesloss", "bayesloss.learning", *rooms}
+    ours = {name for name in packages if name.partition(".")[0] == "bayesloss"}
+    assert ours == {"bayesloss", "bayesloss.learning", *rooms}
+    of_book = {path.parent for path in (ROOT / "src" / "bayesloss_book").rglob("*.py")}
+    names = {".".join(path.relative_to(ROOT / "src").parts) for path in of_book}
+    assert set(packages) - ours == names
+
+
+def test_the_wheel_holds_data_and_stored_results(tmp_path):
+    """Whatever lies beside the code, but what is said of it, and all stores, to the byte."""
+    copied = tmp_path / "clone"
+    for name in ("src", "data"):
+        shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md"):
+        shutil.copy(ROOT / name, copied)
+    for path in ROOT.glob("LICENSE*"):
+        shutil.copy(path, copied)
+    (copied / "data" / "results" / ".both.lock").touch()
+    build = "from setuptools import build_meta; build_meta.build_wheel('dist')"
+    subprocess.run([sys.executable, "-c", build], cwd=copied, check=True, capture_output=True)
+    (wheel,) = (copied / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    code = [path for path in (ROOT / "src").rglob("*.*") if path.suffix in DATA_IN_WHEEL]
+    expected = {str(path.relative_to(ROOT / "src")): path for path in code}
+    stores = (ROOT / "data" / "results").glob("[!.]*")
+    expected |= {f"bayesloss_book/results/{path.name}": path for path in stores}
+    shipped = {n for n in held if not n.endswith(".py") and ".dist-info/" not in n}
+    assert shipped == expected.keys()
+    assert all(held[name] == path.read_bytes() for name, path in expected.items())
+
+
+def test_the_books_code_asks_for_what_the_extra_brings():
+    own = {"bayesloss", "bayesloss_book", *sys.stdlib_module_names}
+    files = modules("bayesloss_book").values()
+    used = {name.partition(".")[0] for path in files for name in imports(path, inside=False)}
+    brought = brought_by("book") | {"IPython", "cycler"}  # of ipykernel and of matplotlib
+    assert used - own <= brought
+    library = {"jaxtyping", "numpy", "scipy", "sklearn", "torch", "tqdm"}
+    assert set(bayesloss_book.NEEDED) == used - own - library
+
+
+def test_without_the_extra_the_books_code_says_which():
+    with pytest.raises(ModuleNotFoundError, match=r"not installed: absent\. .* '\.\[book\]'"):
+        bayesloss_book.refuse_without(("json", "absent"))
 
 
 # The folders of the library, and which others each may import. All may import the ground modules,
@@ -374,31 +472,55 @@ def test_arrows_between_folders_run_one_way():
     assert not crossing
 
 
-# What the two papers need: ground and losses, then these folders and files.
+# What the two papers need but EM over links; all that it imports belongs to it. A function that is
+# passed in counts by its default: the evidence is given Laplace's Gaussian.
 PAPERS = [
+    "proper_losses",
+    "composite_losses",
     "learning/sources/*",
     "learning/inference/*",
     "learning/evidence/evidence",
-    "learning/links/em",
-    "learning/links/link_model",
-    "learning/links/tables",
     "calibrating/decision_theory",
     "calibrating/utility",
     "calibrating/loss_em",
     "calibrating/loss_em_probit",
     "calibrating/probit/*",
 ]
+EM = ["learning/links/em", "learning/links/link_model", "learning/links/tables"]
 
 
-def test_the_papers_part_is_an_afternoons_reading():
-    """At most 4,500 lines, without estimators, calibration and the machinery of data."""
+def with_all_that_they_import(patterns: list[str]) -> dict[str, Path]:
+    files = modules("bayesloss")
     root = ROOT / "src/bayesloss"
-    files = {path for name in ("*", *PAPERS) for path in root.glob(f"{name}.py")}
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 4500
-    refused = ("learning.estimators", "learning.calibration", "learning.data")
-    for path in files:
-        names = {name.removeprefix("bayesloss.") for name in imports(path, inside=True)}
-        assert not [name for name in names if name.startswith(refused)], path
+    chosen = {path for pattern in patterns for path in root.glob(f"{pattern}.py")}
+    todo = [name for name, path in files.items() if path in chosen]
+    reached = {}
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached[name] = files[name]
+            todo += imports(files[name], inside=True) & files.keys() - {"bayesloss"}
+    return reached
+
+
+@pytest.mark.parametrize(
+    ("patterns", "limit", "refused"),
+    [
+        (PAPERS, 4400, ["evidence.variational", "data", "weights", "links"]),
+        # To be 5,500. What is beyond: leave-one-out with its sketches and damped steps, which EM
+        # imports, the machinery of data below the search for weights, and the variational search
+        # of link_model. `data` is then refused here, too.
+        (PAPERS + EM, 7050, []),
+    ],
+    ids=["without EM over links", "all"],
+)
+def test_the_papers_part_is_an_afternoons_reading(patterns, limit, refused):
+    """With all that it imports, and without estimators and calibration."""
+    reached = with_all_that_they_import(patterns)
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in reached.items()}
+    assert sum(lines.values()) <= limit, sorted(lines.items(), key=lambda item: -item[1])
+    homes = tuple(f"bayesloss.learning.{name}" for name in [*refused, "estimators", "calibration"])
+    assert not [name for name in reached if name.startswith(homes)]
 
 
 def test_a_file_has_400_lines_at_most_and_a_function_60_of_code():
@@ -440,6 +562,14 @@ def test_pages_do_not_import_each_other():
 
 # -------------------------------------------------------------------- files that travel
 
+
+def test_the_dev_container_builds_the_book_as_the_makefile_says():
+    made = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text("utf-8"))
+    assert made["postCreateCommand"] == "make book"
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert f"make book PIP_ARGS='{made['containerEnv']['PIP_ARGS']}'" in makefile
+
+
 LIMIT = 1_500_000  # bytes
 DATA = re.compile(r"ubyte|auto-mpg\.(data|names)$|\.(gz|zip|tar|npy|npz|pt|pkl|pickle|h5|parquet)$")
 # Absolute paths of some machine, where nothing before them makes them part of an address.
@@ -465,6 +595,8 @@ def file_problems(path: Path, name: str) -> list[str]:
 
 
 def repository_files() -> list[str]:
+    if shutil.which("git") is None:
+        pytest.skip("no git on the path")
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:

@@ -1,9 +1,19 @@
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from bayesloss.tensors import as_float64, as_number, as_points, as_scalar
+from bayesloss.tensors import (
+    as_canonical_scores,
+    as_float64,
+    as_labels,
+    as_number,
+    as_points,
+    as_probabilities,
+    as_scalar,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +37,21 @@ def test_a_read_only_array_is_copied():
     values.flags.writeable = False
     as_float64(values)[0] = 5
     assert values[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("read", "good", "bad"),
+    [
+        (as_probabilities, [[0.0, 0.5, 1.0]], [-1e-9, 1 + 1e-9, math.nan]),
+        (as_labels, [[-1.0, 1.0]], [0, 2, math.nan]),
+        (as_canonical_scores, [[-math.inf, 0.0, math.inf]], [math.nan]),
+    ],
+)
+def test_the_first_value_out_of_place_is_told(read, good, bad):
+    assert read(good).tolist() == good
+    for value in bad:
+        with pytest.raises(ValueError, match=rf"^expected .*, got {value}"):
+            read([*good[0], value, math.nan])
 
 
 def test_gradients_are_kept():

@@ -83,6 +83,18 @@ def _text(node: nodes.Node) -> str:
     return " ".join("".join(parts(node)).split())
 
 
+def hold_static(app: Sphinx) -> None:
+    """Make the folder of what pages load, before a build can fail.
+
+    The theme copies its logo also when a build has failed: without the folder, to a file of its
+    name, at which the next build would stop.
+    """
+    static = Path(app.outdir) / "_static"
+    if static.is_file():
+        static.unlink()
+    static.mkdir(parents=True, exist_ok=True)
+
+
 def write(app: Sphinx, exception: Exception | None) -> None:
     """Put the entries, those of the ledger's claims, and the library beside the book."""
     if exception:
@@ -100,5 +112,6 @@ def write(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Read after all references are resolved, write when the rest is."""
+    app.connect("builder-inited", hold_static)
     app.connect("doctree-resolved", read, priority=900)
     app.connect("build-finished", write)

@@ -15,7 +15,8 @@ CUT = ["--host-resolver-rules=MAP * ~NOTFOUND"]
 
 def executable() -> str | None:
     """Return the path of the system's Chromium or Chrome, None where there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    mac = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+    names = ("chromium", "chromium-browser", "google-chrome", mac)
     return next((path for path in map(shutil.which, names) if path), None)
 
 

@@ -26,6 +26,9 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+from bayesloss_book.stores.provenance import UNRECORDED, current_runs, described
+from bayesloss_book.stores.tables import read
+
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
 PACKAGES = ("bayesloss", "bayesloss_book")
 # What every page uses says nothing about one figure.
@@ -227,9 +230,9 @@ def _foot(page: str, code: Code) -> nodes.Element:
 
 def _store(name: str, provenance: Mapping[str, Any]) -> str:
     """What the foot of a page says of one of its stores."""
-    rows = sum(run["cells"] - run.get("replaced", 0) for run in provenance["runs"])
+    rows = len(read(RESULTS / f"{name}.csv")[0])
     given = _with({n: json.dumps(v) for n, v in provenance["parameters"].items()}, " with ")
-    commits = ", ".join(dict.fromkeys(run["commit"][:10] for run in provenance["runs"]))
+    commits = ", ".join(dict.fromkeys(run["commit"][:10] for run in current_runs(provenance)))
     versions = ", ".join(map(" ".join, provenance["runs"][-1]["versions"].items()))
     function = provenance["function"].replace(":", ".")
     made = f"{rows:,} rows by <{function}>{given}; {_when(provenance)}"
@@ -238,9 +241,9 @@ def _store(name: str, provenance: Mapping[str, Any]) -> str:
 
 def _when(provenance: Mapping[str, Any]) -> str:
     """Say when, on what and for how long stored results were measured."""
-    runs = provenance["runs"]
+    runs = current_runs(provenance)
     days = sorted({run["end"][:10] for run in runs})
-    processors = dict.fromkeys(run["processor"] for run in runs)
+    processors = dict.fromkeys(described(run).removesuffix(UNRECORDED) for run in runs)
     seconds = sum(run["seconds"] for run in runs)
     took = f"{seconds / 3600:.1f} hours" if seconds >= 6000 else f"{seconds:,.0f} seconds"
     jobs = sorted({run["n_jobs"] for run in runs})

@@ -25,16 +25,14 @@ from pathlib import Path
 
 import torch
 
+from bayesloss_book.stores.provenance import KERNEL_VARIABLES
+
 ROOT = Path(__file__).resolve().parents[1]
 
-VARIABLES = (
-    *("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "MKL_CBWR"),
-    *("NPY_DISABLE_CPU_FEATURES", "GLIBC_TUNABLES"),
-)
 AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"  # by NumPy's names; one that has none disables nothing
 NO_AVX = "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"
-# Kernels by processor, those without a name being the library's choice; and which of PyTorch's
-# capabilities a machine has that can stand in for it.
+# Kernels by processor, in the order of `KERNEL_VARIABLES`, those without a name being the library's
+# choice; and which of PyTorch's capabilities a machine has that can stand in for it.
 PROCESSORS = {
     "without AVX": (
         ("Nehalem", "default", "COMPATIBLE", f"X86_V3 {AVX_512}", NO_AVX),
@@ -62,7 +60,7 @@ def possible() -> list[str]:
 
 def kernels(name: str) -> dict[str, str]:
     """Return the environment in which the libraries compute as a processor does."""
-    return dict(zip(VARIABLES, PROCESSORS[name][0], strict=False))
+    return dict(zip(KERNEL_VARIABLES, PROCESSORS[name][0], strict=False))
 
 
 def differing(paths: Sequence[str], how: Sequence[str], processor: Mapping[str, str]) -> Found:

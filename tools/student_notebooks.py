@@ -3,8 +3,10 @@
 It has the chapter's text in plain Markdown, and the code of what the chapter shows, without the
 check cells, the section *Evidence* and what only they need. All imports stand in the first cell,
 stored results are found from any folder, and a section ends with the parameters that it depends on.
-That of a problem set has its starters as code, and no solutions. nbconvert drops tagged cells, but
-not what only these need, and leaves MyST as it is.
+That of a problem set has its starters as code, and no solutions. Problem sets and the guide's pages
+for practitioners need the library alone: what their pages take from the book's code, the style of
+figures and checks, is left out. nbconvert drops tagged cells, but not what only these need, and
+leaves MyST as it is.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
+from chapters import chapters
 from how_made import PLUMBING, _changed, _flow
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -26,32 +29,24 @@ from sphinx.util import logging
 
 from bayesloss_book.ledger.claims import ledger, numbers_in
 
-PARTS = ("learning", "calibrating", "beyond", "guide", "course")
+# What one installs in a clone to run a page's notebook: of a problem set the library alone, of the
+# guide's pages for practitioners also what they draw and read tables with.
+OF_PROBLEMS = "pip install ."
+OF_PRACTICE = "pip install '.[plot]' pandas 'scikit-learn>=1.8'"
+OF_CHAPTERS = "pip install '.[book]'"
+PRACTICE = ("guide/your_own_data", "guide/scores_and_costs")
+
 # For ruff, in this order; who solves a problem may need what its starter does not.
 TIDY = ("check -q --fix --select I,F401,F821 --per-file-ignores problems_*:F401", "format -q")
 
-ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. It needs the
-book's environment: `make lab` in a clone opens JupyterLab in it. Numbers in the text are those of
-the parameters that stand here.*"""
-FIND = """import sys
-from pathlib import Path
-
-# A clone that is not installed is found when this notebook lies in it.
-above = [up / "src" for up in (Path.cwd(), *Path.cwd().parents)]
-sys.path += [str(src) for src in above if (src / "bayesloss_book").is_dir()]
-
-import bayesloss_book
-{imports}
-
-CLONE = Path(bayesloss_book.__file__).parents[2]
-"""
+ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. Beside Jupyter
+it needs what `{install}` installs in a clone of the repository; `make lab` there opens JupyterLab
+with all of it. Numbers in the text are those of the parameters that stand here.*"""
+FIND = "from bayesloss_book.stores.tables import stored_results\n"
 CHANGE = """# Change this: take out a "#", choose another value, run this cell, then those from
 # below the parameters to here again.
 """
-FOUND = {
-    r'"\.\./\.\./data/results"': 'CLONE / "data/results"',
-    r'^book = "[.]+"': 'book = CLONE / "book"',
-}
+STORES = '"../../data/results"'
 
 ROLE = re.compile(r"\{([a-z:]+)\}`(?:([^`<]+?)\s*<([^`<>]+)>|([^`]+))`")
 FENCE = re.compile(r"^( *)(`{3,}|:{3,})\{([\w:-]+)\} *(.*)$", re.MULTILINE)
@@ -84,15 +79,29 @@ def shows(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) or any(showing)
 
 
-def code_of(cells: list[NotebookNode]) -> tuple[list[str], str]:
-    """The code of each cell without the ledger and what only it needs; and all imports."""
+def is_problem_set(page: str) -> bool:
+    """Tell whether a page has starters and solutions."""
+    return page.startswith("course/problems_")
+
+
+def install(page: str) -> str:
+    """The command that installs what a page's student notebook needs."""
+    if is_problem_set(page):
+        return OF_PROBLEMS
+    return OF_PRACTICE if page in PRACTICE else OF_CHAPTERS
+
+
+def code_of(
+    cells: list[NotebookNode], left_out: str = "bayesloss_book.ledger"
+) -> tuple[list[str], str]:
+    """The code of each cell without a package and what only it needs; and all imports."""
     judges, imports, rows = {"glue"}, list[str](), list[list[tuple[ast.stmt, str]]]()
     for cell in cells:
         rows.append([])
         for statement, text in pieces(cell.source) if cell.cell_type == "code" else ():
             read, bound = _flow(statement)
             if isinstance(statement, ast.Import | ast.ImportFrom):
-                if "bayesloss_book.ledger" in ast.unparse(statement):
+                if left_out in ast.unparse(statement):
                     judges |= {name.asname or name.name for name in statement.names}
                 else:
                     imports.append(ast.unparse(statement))
@@ -209,16 +218,22 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
         before, evidence, _ = f"\n{cell.source}".partition("\n## Evidence")
         if evidence:
             cell.source, cells = before, cells[: place + 1]
-    problems = docname.startswith("book/course/")
+    page = docname.removeprefix("book/")
+    problems = is_problem_set(page)
     cells = list(starters(cells)) if problems else cells
-    plain, (codes, imports) = Plain(app, docname), code_of(cells)
+    plain = Plain(app, docname)
+    of_chapter = install(page) == OF_CHAPTERS
+    codes, imports = code_of(cells, "bayesloss_book.ledger" if of_chapter else "bayesloss_book")
+    if of_chapter:
+        imports += f"\n{FIND}"
     both = list(zip(cells, codes, strict=True))
     given = next((code for cell, code in both if "parameters" in tags(cell)), "")
     told = {n: text.strip() for s, text in pieces(given) for n in _flow(s)[1] - PLUMBING}
     lines = {name: line for name, line in told.items() if "\n" not in line}
     reach, changes = {name: {name} for name in lines}, set[str]()
-    made = [new_markdown_cell(ABOUT.format(title=app.env.titles[docname].astext()))]
-    made.append(new_code_cell(FIND.format(imports=imports)))
+    title = app.env.titles[docname].astext()
+    made = [new_markdown_cell(ABOUT.format(title=title, install=install(page)))]
+    made.append(new_code_cell(imports))
 
     def end_section() -> None:
         if changes and not problems:
@@ -233,8 +248,7 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
             made.append(new_markdown_cell(plain(part).strip()))
         if not code:
             continue
-        for pattern, found in FOUND.items():
-            code = re.sub(pattern, found, code, flags=re.MULTILINE)
+        code = code.replace(STORES, "stored_results()")
         if "parameters" in tags(cell):
             made.append(new_code_cell(code, metadata={"tags": ["parameters"]}))
         else:
@@ -256,10 +270,11 @@ def write(app: Sphinx, exception: Exception | None) -> None:
         return
     folder = Path(app.outdir) / "notebooks"
     for docname in app.env.found_docs:
-        part, _, name = docname.removeprefix("book/").partition("/")
-        if part in PARTS and str(app.env.doc2path(docname)).endswith(".ipynb"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
-            nbformat.write(student(app, docname), folder / part / f"{name}_student.ipynb")
+        page = docname.removeprefix("book/")
+        if page in chapters() or is_problem_set(page):
+            path = folder / f"{page}_student.ipynb"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(student(app, docname), path)
     for command in TIDY:
         ruff = [sys.executable, "-m", "ruff", *command.split(), "--isolated", str(folder)]
         done = subprocess.run(ruff, capture_output=True, text=True)

@@ -6,11 +6,33 @@ need not wait for PyTorch.
 """
 
 import ast
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bayesloss import threads as threads  # makes forks safe, also of code that does not ask for it
+
 __version__ = "0.2.0"
+
+
+def _refuse_files_of_another() -> None:
+    """Raise an ImportError if the distribution ``bayesloss``, not ours, put files into this folder.
+
+    Ours is called ``bayesloss-companion``, but both install a folder ``bayesloss``. The records of
+    installed files are read as they lie there: importlib.metadata takes 25 ms to import.
+    """
+    folder = Path(__file__).parent
+    for record in folder.parent.glob("bayesloss-*.dist-info/RECORD"):
+        if re.search(r"^bayesloss/__init__\.py,", record.read_text("utf-8"), re.MULTILINE):
+            raise ImportError(
+                f"expected {folder} to hold bayesloss-companion alone, but another distribution, "
+                f"{record.parent.stem}, has files there, too: pip uninstall both (bayesloss and "
+                "bayesloss-companion), then install bayesloss-companion again"
+            )
+
+
+_refuse_files_of_another()
 
 _HOMES = {
     name.name: f"bayesloss.{node.module}"

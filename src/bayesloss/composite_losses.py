@@ -15,7 +15,9 @@ from torch import Tensor
 from bayesloss.proper_losses import ProperLoss
 from bayesloss.tensors import as_float64
 
-_FAR = 2.0**60  # the inverse of a source is looked for up to here
+# The inverse of a source is looked for up to here: sixty doublings of the first bracket, [-1, 1].
+_FAR = 2.0**60
+_NEAR = 1e-17  # where a bracket is narrower, bisection ends: floats near zero could be halved on
 
 
 class CompositeLoss:
@@ -60,7 +62,8 @@ class CompositeLoss:
     def inverse_source(self, a: ArrayLike | Tensor) -> Tensor:
         """The x in [-2^60, 2^60] where the source is a, without gradients; else a ValueError."""
         a = as_float64(a).detach()
-        low, high = torch.full_like(a, -1.0), torch.full_like(a, 1.0)
+        low = torch.full_like(a, -1.0)
+        high = torch.full_like(a, 1.0)
         finite = torch.isfinite(a)
         while True:
             below = finite & (self._source(high) < a)
@@ -73,9 +76,10 @@ class CompositeLoss:
             high = torch.where(below, 2 * high, high)
             low = torch.where(above, 2 * low, low)
         middle = (low + high) / 2
-        while bool(((middle > low) & (middle < high) & (high - low > 1e-17)).any()):
+        while bool(((middle > low) & (middle < high) & (high - low > _NEAR)).any()):
             less = self._source(middle) < a
-            low, high = torch.where(less, middle, low), torch.where(less, high, middle)
+            low = torch.where(less, middle, low)
+            high = torch.where(less, high, middle)
             middle = (low + high) / 2
         return torch.where(finite, middle, a)
 

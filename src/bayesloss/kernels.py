@@ -27,7 +27,8 @@ class SquaredExponential:
     """
 
     def __init__(self, *, a: float | Tensor, b: float | Tensor = 1.0) -> None:
-        self.a, self.b = as_positive(a, "a"), as_positive(b, "b")
+        self.a = as_positive(a, "a")
+        self.b = as_positive(b, "b")
 
     def __repr__(self) -> str:
         return f"SquaredExponential(a={as_number(self.a):.4g}, b={as_number(self.b):.4g})"
@@ -39,7 +40,8 @@ class SquaredExponential:
                 "expected x and z of shape (n,) and (m,), or (n, D) and (m, D), got "
                 f"{tuple(x.shape)} and {tuple(z.shape)}"
             )
-        x, z = x.to(torch.float64), z.to(torch.float64)
+        x = x.to(torch.float64)
+        z = z.to(torch.float64)
         if x.ndim == 1:
             square = (x[:, None] - z) ** 2
         else:  # not by x^2 + z^2 - 2 x z, which loses digits where x and z are near

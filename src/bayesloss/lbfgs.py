@@ -14,14 +14,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Each = Float[Tensor, " k"]  # a number a problem
+PerProblem = Float[Tensor, " k"]  # a number a problem
 
-_PAIRS = 10  # steps that are remembered
-_TRIALS = 30  # of a step's length
-_FAIR = 1e-4  # part of the rise promised by the slope that a step has to bring
-_FLAT = 0.5  # part of the slope that may be left where a search ends
+_PAIRS = 10  # steps that are remembered: as many as SciPy's L-BFGS-B keeps by default
+# Wolfe's conditions. A step has to bring this part of the rise that the slope promises (as usual:
+# Nocedal and Wright 2006, section 3.1) ...
+_FAIR = 1e-4
+# ... and leave at most this part of the slope: a longer search along a direction than the usual 0.9
+# asks for, in which a trial costs little.
+_FLAT = 0.5
+_TRIALS = 30  # of a step's length: far more than the few that are needed, against endless searches
 _BACK = 0.3  # part of a step to which one that brought no rise is cut
-_NOTHING = 1e-22  # a rise, in units of the objective, that no step can show
+_NOTHING = 1e-22  # a slope, in units of the objective, whose rise no step can show
+_PARALLEL = 1e-12  # a cosine of step and change: below it, rounding errors decide on its sign
 
 
 class Memory:
@@ -34,30 +39,36 @@ class Memory:
 
     def add(self, step: Float[Tensor, "k d"], change: Float[Tensor, "k d"]) -> None:
         """Remember steps, and the changes of the negative gradients over them."""
-        product, square = (step * change).sum(1, keepdim=True), change.square().sum(1, keepdim=True)
+        product = (step * change).sum(1, keepdim=True)
+        square = change.square().sum(1, keepdim=True)
         # Where a function is not concave, or nothing moved, nothing is learned.
-        good = product > 1e-12 * (square * step.square().sum(1, keepdim=True)).sqrt()
+        good = product > _PARALLEL * (square * step.square().sum(1, keepdim=True)).sqrt()
         self._scale = torch.where(good, product / square, self._scale)
-        for name, new in (("_steps", step), ("_changes", change)):
-            kept = torch.where(good, new, 0.0)[:, None]
-            setattr(self, name, torch.cat([getattr(self, name)[:, 1 - _PAIRS :], kept], dim=1))
+        new_step = torch.where(good, step, 0.0)[:, None]
+        new_change = torch.where(good, change, 0.0)[:, None]
+        self._steps = torch.cat([self._steps[:, 1 - _PAIRS :], new_step], dim=1)
+        self._changes = torch.cat([self._changes[:, 1 - _PAIRS :], new_change], dim=1)
 
     def direction(self, gradient: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
         """The inverse of the curvatures times the gradients."""
-        S, Y, gamma, g = self._steps, self._changes, self._scale, gradient[:, :, None]
+        S = self._steps
+        Y = self._changes
         if S.shape[1] == 0:
             return gradient
+        g = gradient[:, :, None]
+        gamma = self._scale[:, :, None]
         products = S @ Y.mT
         D = products.diagonal(dim1=1, dim2=2)
         R = products.triu() + torch.diag_embed((D == 0).to(D.dtype))  # what was not remembered
         a = torch.linalg.solve_triangular(R, S @ g, upper=True)
-        gamma = gamma[:, :, None]
         b = D[:, :, None] * a + gamma * (Y @ (Y.mT @ a) - Y @ g)
         b = torch.linalg.solve_triangular(R.mT, b, upper=False)
         return (gamma * (g - Y.mT @ a) + S.mT @ b)[:, :, 0]
 
 
-def step_sizes(along: Callable[[Tensor], tuple[Tensor, Tensor]], value: Each, slope: Each) -> Each:
+def step_sizes(
+    along: Callable[[Tensor], tuple[Tensor, Tensor]], value: PerProblem, slope: PerProblem
+) -> PerProblem:
     """Steps by the strong Wolfe conditions, or zero where none is found.
 
     ``along`` takes steps to values and slopes: ``value`` and ``slope`` at zero, last of all those
@@ -66,8 +77,11 @@ def step_sizes(along: Callable[[Tensor], tuple[Tensor, Tensor]], value: Each, sl
     zero = torch.zeros_like(slope)
     done = ~(slope > _NOTHING)
     step = torch.where(done, zero, 1.0)
-    low, low_slope, high, high_slope = zero, slope, zero + torch.inf, zero
-    rounding = 4 * torch.finfo(value.dtype).eps * value.abs()
+    low = zero
+    low_slope = slope
+    high = zero + torch.inf
+    high_slope = zero
+    rounding = 4 * torch.finfo(value.dtype).eps * value.abs()  # of two values, and their difference
     for _ in range(_TRIALS):
         reached, rise = along(step)
         fair = reached >= value + _FAIR * step * slope - rounding
@@ -78,13 +92,16 @@ def step_sizes(along: Callable[[Tensor], tuple[Tensor, Tensor]], value: Each, sl
         # Where the slope would vanish if it were linear: between two steps, or beyond them.
         bend = low_slope - rise
         beyond = torch.where(bend > 0, step + (step - low) * rise / bend, torch.inf)
-        low, low_slope = torch.where(far, low, step), torch.where(far, low_slope, rise)
-        high, high_slope = torch.where(far, step, high), torch.where(far, rise, high_slope)
+        low = torch.where(far, low, step)
+        low_slope = torch.where(far, low_slope, rise)
+        high = torch.where(far, step, high)
+        high_slope = torch.where(far, rise, high_slope)
         width = high - low
         flat = low + width * low_slope / (low_slope - high_slope)
         between = torch.where(high_slope < 0, flat, low + width / 2)
         # Where a step went so far that nothing was won, slopes there mean little.
         between = torch.where(fair, between, torch.minimum(between, low + _BACK * width))
+        # Neither search creeps: the bracket loses a tenth at least, a step beyond grows by half.
         between = between.clamp(low + 0.1 * width, high - 0.1 * width)
         beyond = beyond.clamp(1.5 * step, 10 * step)
         step = torch.where(done, step, torch.where(high.isinf(), beyond, between))

@@ -14,6 +14,9 @@ from bayesloss.arrays import Array
 
 Evaluation = Callable[[Tensor], tuple[float, Tensor]]  # a point's value and the gradient there
 
+# Stands for values that are not finite: above any objective's, and finite, as the line search asks.
+_MOUNTAIN = 1e12
+
 
 def differentiated(function: Callable[[Tensor], Tensor]) -> Evaluation:
     """A function together with its gradient by automatic differentiation."""
@@ -36,12 +39,17 @@ def minimise(
 ) -> OptimizeResult:
     """SciPy's L-BFGS-B from one start, with its options and its result."""
 
-    def numbers(vector: Array) -> tuple[float, Array]:
-        value, gradient = evaluate(torch.from_numpy(vector.copy()))
+    def evaluate_array(point: Array) -> tuple[float, Array]:
+        value, gradient = evaluate(torch.from_numpy(point.copy()))
         if not math.isfinite(value):
-            return 1e12, np.zeros_like(vector)
+            return _MOUNTAIN, np.zeros_like(point)
         return value, gradient.numpy()
 
     return minimize(
-        numbers, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=dict(options)
+        evaluate_array,
+        start.numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options=dict(options),
     )

@@ -14,13 +14,21 @@ for 0 < u < 1.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.tensors import as_float64
+from bayesloss.tensors import as_canonical_scores, as_labels, as_probabilities
+
+
+class LogProbability(NamedTuple):
+    """The log of a probability as a function of the score, and its derivatives."""
+
+    value: Tensor
+    first: Tensor
+    second: Tensor
 
 
 class ProperLoss(ABC):
@@ -47,12 +55,13 @@ class ProperLoss(ABC):
 
     def loss(self, y: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """What the prediction u costs when the label turns out to be y, -1 or 1."""
-        minus, plus = self._partial_losses(_probabilities(u))
-        return torch.where(_labels(y) > 0, plus, minus)
+        minus, plus = self._partial_losses(as_probabilities(u))
+        return torch.where(as_labels(y) > 0, plus, minus)
 
     def conditional_risk(self, pi: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """The expected loss of the prediction u when y = 1 has probability pi."""
-        return _expected(_probabilities(pi), *self._partial_losses(_probabilities(u)))
+        minus, plus = self._partial_losses(as_probabilities(u))
+        return _expected(as_probabilities(pi), minus, plus)
 
     def bayes_risk(self, pi: ArrayLike | Tensor) -> Tensor:
         """The least expected loss when y = 1 has probability pi: by properness, that of pi."""
@@ -60,44 +69,49 @@ class ProperLoss(ABC):
 
     def canonical_link(self, u: ArrayLike | Tensor) -> Tensor:
         """The score of a probability: minus the derivative of the Bayes risk."""
-        return self._link(_probabilities(u))
+        return self._link(as_probabilities(u))
 
     def inverse_canonical_link(self, a: ArrayLike | Tensor) -> Tensor:
         """The probability of a score; 0 or 1 outside the range of the link."""
-        return self._inverse_link(_scores(a))
+        return self._inverse_link(as_canonical_scores(a))
 
     def weight(self, u: ArrayLike | Tensor) -> Tensor:
         """Minus the second derivative of the Bayes risk: the price of an error near u."""
-        return self._weight(_probabilities(u))
+        return self._weight(as_probabilities(u))
 
     def conjugate(self, a: ArrayLike | Tensor) -> Tensor:
         """The Legendre conjugate of minus the Bayes risk: sup over u in [0, 1] of a u + L(u)."""
-        return self._conjugates(_scores(a))[0]
+        return self._conjugates(as_canonical_scores(a))[0]
 
     def canonical_loss(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> Tensor:
         """What the score a costs, second form of (1); beyond the link's range a straight line."""
-        minus, plus = self._conjugates(_scores(a))
-        return torch.where(_labels(y) > 0, plus, minus)
+        minus, plus = self._conjugates(as_canonical_scores(a))
+        return torch.where(as_labels(y) > 0, plus, minus)
 
-    def log_probabilities(self, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def log_probabilities(self, a: ArrayLike | Tensor) -> LogProbability:
         """The log probabilities of the labels -1 and 1 at finite scores a, and their derivatives.
 
         Three tensors of shape (2, ...): log(1 - u) and log u, then first and second derivatives by
         a, accurate in both tails. A bounded canonical link raises a ValueError.
         """
-        a = _scores(a)
-        by_label = zip(self._log_complement(a), self._log_probability(a), strict=True)
-        value, first, second = map(torch.stack, by_label)
-        return value, first, second
+        a = as_canonical_scores(a)
+        minus = self._log_complement(a)
+        plus = self._log_probability(a)
+        value = torch.stack([minus.value, plus.value])
+        first = torch.stack([minus.first, plus.first])
+        second = torch.stack([minus.second, plus.second])
+        return LogProbability(value, first, second)
 
     def log_likelihood(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor]:
         """The log probability of the label y (-1 or 1) at a finite score a, and its slope."""
-        y = _labels(y)
+        y = as_labels(y)
         if self.symmetric:  # 1 - u(a) = u(-a)
-            value, first, _ = self._log_probability(y * _scores(a))
-            return value, y * first
-        values, firsts, _ = self.log_probabilities(a)
-        return torch.where(y > 0, values[1], values[0]), torch.where(y > 0, firsts[1], firsts[0])
+            log = self._log_probability(y * as_canonical_scores(a))
+            return log.value, y * log.first
+        log = self.log_probabilities(a)
+        value = torch.where(y > 0, log.value[1], log.value[0])
+        first = torch.where(y > 0, log.first[1], log.first[0])
+        return value, first
 
     def divergence(self, p: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """The Bregman divergence of minus the Bayes risk: first form of (1), limits included."""
@@ -106,36 +120,40 @@ class ProperLoss(ABC):
     def dual_divergence(self, a: ArrayLike | Tensor, b: ArrayLike | Tensor) -> Tensor:
         """Second form of (1), with limits: ``conjugate(a) - a q - bayes_risk(q)``, q from b."""
         q = self.inverse_canonical_link(b)
-        return _expected(q, *self._conjugates(_scores(a))) - self.bayes_risk(q)
+        minus, plus = self._conjugates(as_canonical_scores(a))
+        return _expected(q, minus, plus) - self.bayes_risk(q)
 
     @abstractmethod
     def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of u when the label is -1, and when it is 1."""
 
     @abstractmethod
-    def _link(self, u: Tensor) -> Tensor: ...
+    def _link(self, u: Tensor) -> Tensor:
+        """The score of the probability u."""
 
     @abstractmethod
-    def _inverse_link(self, a: Tensor) -> Tensor: ...
+    def _inverse_link(self, a: Tensor) -> Tensor:
+        """The probability of the score a."""
 
     @abstractmethod
-    def _weight(self, u: Tensor) -> Tensor: ...
+    def _weight(self, u: Tensor) -> Tensor:
+        """The slope of the link at the probability u."""
 
     @abstractmethod
     def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """The conjugate at a, and the same less a, each without cancellation."""
 
-    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The log of the inverse link with two derivatives, for a link onto all real numbers."""
+    def _log_probability(self, a: Tensor) -> LogProbability:
+        """The log of the inverse link, for a link onto all real numbers."""
         raise ValueError(
             "expected a loss whose canonical link maps onto all real numbers, got "
             f"{self!r} with a link onto {list(self.link_range)}"
         )
 
-    def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for one minus the inverse link."""
-        value, first, second = self._log_probability(-a)
-        return value, -first, second
+    def _log_complement(self, a: Tensor) -> LogProbability:
+        """The same for one minus the inverse link: of a symmetric loss the inverse link of -a."""
+        log = self._log_probability(-a)
+        return LogProbability(log.value, -log.first, log.second)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -166,9 +184,10 @@ class LogLoss(ProperLoss):
     def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
         return _softplus(a), _softplus(-a)
 
-    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        up, down = torch.sigmoid(a), torch.sigmoid(-a)
-        return -_softplus(-a), down, -up * down
+    def _log_probability(self, a: Tensor) -> LogProbability:
+        u = torch.sigmoid(a)
+        rest = torch.sigmoid(-a)
+        return LogProbability(value=-_softplus(-a), first=rest, second=-u * rest)
 
 
 class SquareLoss(ProperLoss):
@@ -199,7 +218,8 @@ class SquareLoss(ProperLoss):
         inside = self._held(a)
         beyond = a - inside
         minus = (1 + inside) ** 2 / 4 + torch.where(a > 1, beyond, 0.0)
-        return minus, (1 - inside) ** 2 / 4 + torch.where(a < -1, -beyond, 0.0)
+        plus = (1 - inside) ** 2 / 4 + torch.where(a < -1, -beyond, 0.0)
+        return minus, plus
 
     def _held(self, a: Tensor) -> Tensor:
         # Not by clamp, whose gradient at its bounds is a convention: the conjugate is smooth there.
@@ -219,8 +239,9 @@ class MatsushitaLoss(ProperLoss):
     """
 
     def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        hit, miss = torch.sqrt(u), torch.sqrt(1 - u)
-        return hit / miss, miss / hit
+        root = torch.sqrt(u)
+        rest_root = torch.sqrt(1 - u)
+        return root / rest_root, rest_root / root
 
     def _link(self, u: Tensor) -> Tensor:
         return (2 * u - 1) / torch.sqrt(u * (1 - u))
@@ -237,9 +258,11 @@ class MatsushitaLoss(ProperLoss):
     def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
         half_root, half = self._halves(a)
         large = half_root + half  # (root + |a|) / 2; the other is (root - |a|) / 2
-        return torch.where(a < 0, 1 / large, large), torch.where(a < 0, large, 1 / large)
+        minus = torch.where(a < 0, 1 / large, large)
+        plus = torch.where(a < 0, large, 1 / large)
+        return minus, plus
 
-    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _log_probability(self, a: Tensor) -> LogProbability:
         # log((root + a) / (2 root)); its slopes (root - a) / root^2 and
         # -(root - a) (root + 2 a) / root^4. By t = |a| / root every power of root can underflow,
         # and nothing overflows; log u = log(1 - tail) for a > 0, and else the log of the tail.
@@ -251,7 +274,7 @@ class MatsushitaLoss(ProperLoss):
         value = torch.where(a < 0, -math.log(2) - 2 * half_root.log() - log, log)
         first = torch.where(a < 0, (1 + t) / 2, tail) * r
         second = torch.where(a < 0, (1 + t) * (2 * t - 1) / 4, -tail * (1 + 2 * t) / 2) * r * r
-        return value, first, second
+        return LogProbability(value, first, second)
 
     def _halves(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """Half of root = sqrt(a^2 + 4) and half of |a|: their sum is finite for finite scores."""
@@ -293,7 +316,8 @@ class SkewedLogLoss(ProperLoss):
 
     def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
         log_s = torch.log(u) / self.power
-        return self._minus(log_s, torch.log(-torch.expm1(log_s))), self._plus(log_s)
+        log_rest = torch.log(-torch.expm1(log_s))
+        return self._minus(log_s, log_rest), self._plus(log_s)
 
     def _link(self, u: Tensor) -> Tensor:
         log_s = torch.log(u) / self.power
@@ -310,57 +334,50 @@ class SkewedLogLoss(ProperLoss):
         log_s = -_softplus(-b)
         return self._minus(log_s, -_softplus(b)), self._plus(log_s)
 
-    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _log_probability(self, a: Tensor) -> LogProbability:
+        k = self.power
         b = a + self._shift
-        s, rest = torch.sigmoid(b), torch.sigmoid(-b)
-        return -self.power * _softplus(-b), self.power * rest, -self.power * s * rest
+        s = torch.sigmoid(b)
+        rest = torch.sigmoid(-b)
+        return LogProbability(value=-k * _softplus(-b), first=k * rest, second=-k * s * rest)
 
-    def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _log_complement(self, a: Tensor) -> LogProbability:
         # 1 - s^k = (1 - s) total, total = 1 + s + ... + s^(k - 1): no small difference is taken.
-        b, k = a + self._shift, self.power
-        s, rest, u = torch.sigmoid(b), torch.sigmoid(-b), self._inverse_link(a)
+        k = self.power
+        b = a + self._shift
+        s = torch.sigmoid(b)
+        rest = torch.sigmoid(-b)
+        u = self._inverse_link(a)
         total = torch.stack([s**j for j in range(k)]).sum(0)
         spread = torch.stack([(k - j) * s**j for j in range(k)]).sum(0)
         value = torch.where(s < 0.5, torch.log1p(-u), torch.log(total) - _softplus(b))
-        return value, -k * u / total, -k * u * rest * spread / total**2
+        first = -k * u / total
+        second = -k * u * rest * spread / total**2
+        return LogProbability(value, first, second)
 
     def _minus(self, log_s: Tensor, log_rest: Tensor) -> Tensor:
+        """The loss of the label -1, from log s and log(1 - s)."""
         s = torch.exp(log_s)
         direct = -log_rest - sum(s**j / j for j in range(1, self.power))
-        # For small s the difference cancels; what is left are the further terms of the series.
+        # For small s the difference cancels; what is left are the further terms of the series, of
+        # which 18 suffice: 0.1^18 is below the last digit of 1.
         small = s.clamp(max=0.1)
         series = small**self.power * sum(small**i / (self.power + i) for i in range(18))
         return torch.where(s < 0.1, series, direct)
 
     def _plus(self, log_s: Tensor) -> Tensor:
+        """The loss of the label 1, from log s."""
         return -log_s + sum(-torch.expm1(j * log_s) / j for j in range(1, self.power))
-
-
-def _probabilities(values: ArrayLike | Tensor) -> Tensor:
-    return _checked(values, lambda u: (u >= 0) & (u <= 1), "probabilities in [0, 1]")
-
-
-def _labels(values: ArrayLike | Tensor) -> Tensor:
-    return _checked(values, lambda y: y.abs() == 1, "labels -1 and 1")
-
-
-def _scores(values: ArrayLike | Tensor) -> Tensor:
-    return _checked(values, lambda a: ~torch.isnan(a), "scores, finite or infinite")
-
-
-def _checked(values: ArrayLike | Tensor, good: Callable[[Tensor], Tensor], what: str) -> Tensor:
-    x = as_float64(values)
-    bad = ~good(x)
-    if bool(bad.any()):
-        raise ValueError(f"expected {what}, got {float(x[bad].flatten()[0])}")
-    return x
 
 
 def _expected(pi: Tensor, minus: Tensor, plus: Tensor) -> Tensor:
     """The mean of two costs; a label of probability 0 costs nothing, even an infinite loss."""
-    costs = ((pi, plus), (1 - pi, minus))
-    first, second = (torch.where(p == 0, torch.zeros_like(p * c), p * c) for p, c in costs)
-    return first + second
+    return _weighted(pi, plus) + _weighted(1 - pi, minus)
+
+
+def _weighted(probability: Tensor, cost: Tensor) -> Tensor:
+    product = probability * cost
+    return torch.where(probability == 0, torch.zeros_like(product), product)
 
 
 def _softplus(a: Tensor) -> Tensor:

@@ -10,16 +10,44 @@ from torch import Tensor
 
 def as_float64(values: ArrayLike | Tensor) -> Tensor:
     """Real numbers as a float64 tensor that keeps gradients; complex ones are a ValueError."""
-    if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
+    is_complex = values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values)
+    if is_complex:
         raise ValueError("expected real numbers, got complex ones")
     if not isinstance(values, Tensor):  # PyTorch takes no negative strides, and no pandas.Series
         values = np.array(values, dtype=np.float64, order="C")
     return torch.as_tensor(values, dtype=torch.float64)
 
 
+def as_probabilities(values: ArrayLike | Tensor) -> Tensor:
+    """Numbers from 0 to 1, both included, of any shape."""
+    u = as_float64(values)
+    return _checked(u, (u >= 0) & (u <= 1), "probabilities in [0, 1]")
+
+
+def as_labels(values: ArrayLike | Tensor) -> Tensor:
+    """Labels -1 and 1, of any shape."""
+    y = as_float64(values)
+    return _checked(y, y.abs() == 1, "labels -1 and 1")
+
+
+def as_canonical_scores(values: ArrayLike | Tensor) -> Tensor:
+    """Scores of a loss's canonical link, finite or infinite and never NaN, of any shape."""
+    a = as_float64(values)
+    return _checked(a, ~torch.isnan(a), "scores, finite or infinite")
+
+
+def _checked(values: Tensor, valid: Tensor, expected: str) -> Tensor:
+    """The values, or a ValueError with the first that is not valid."""
+    if not bool(valid.all()):
+        raise ValueError(f"expected {expected}, got {float(values[~valid].flatten()[0])}")
+    return values
+
+
 def as_number(value: float | Tensor) -> float:
     """A hyper-parameter as a float, also where it is a tensor that requires a gradient."""
-    return float(value.detach()) if isinstance(value, Tensor) else float(value)
+    if isinstance(value, Tensor):
+        value = value.detach()
+    return float(value)
 
 
 def as_scalar(value: float | Tensor) -> Tensor:

@@ -11,9 +11,11 @@ _BETWEEN = ("bayesloss.", "beartype.", "contextlib", "jaxtyping.", "joblib.", "s
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the first line up the stack that is neither ours nor that of a library between."""
-    level, frame = 1, sys._getframe()
+    level = 1
+    frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
-        level, frame = level + 1, frame.f_back
+        level += 1
+        frame = frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
 

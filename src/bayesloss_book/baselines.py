@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss.learning.sources.priors import PriorName
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import LogLoss
@@ -29,7 +30,7 @@ LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 
 def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
     """W&N's classifier by a prior "ISGP" or "GP", or by "held-out ISGP", which leaves one out."""
-    prior = "gp" if method == "GP" else "isgp"
+    prior: PriorName = "gp" if method == "GP" else "isgp"
     of_the_paper: dict[str, Any] = {
         "a": 1.2,
         "leave_one_out": method == HELD_OUT,

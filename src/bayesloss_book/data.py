@@ -88,6 +88,13 @@ def locate(name: str) -> Path:
     return _download(url, cached, expected)
 
 
+def is_at_hand(name: str) -> bool:
+    """Whether all files of a data set lie in ``$BAYESLOSS_DATA`` or in the cache."""
+    folder = _user_folder()
+    folders = [cache_folder(), folder] if folder else [cache_folder()]
+    return all(any((f / name / file).is_file() for f in folders) for file in datasets()[name].files)
+
+
 def cache_folder() -> Path:
     """The user's cache."""
     return Path(os.environ.get("BAYESLOSS_CACHE") or pooch.os_cache("bayesloss")).expanduser()

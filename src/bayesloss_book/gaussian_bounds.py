@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from bayesloss.learning.evidence.variational import GaussianBound, maximise_bound
+from bayesloss.learning.evidence.gaussian_bound import GaussianBound
+from bayesloss.learning.evidence.variational import maximise_bound
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Likelihood
 from bayesloss.learning.inference.log_joint import LogJoint

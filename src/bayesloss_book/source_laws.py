@@ -31,10 +31,12 @@ def below(law: SourceLaw, v: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     nodes, shares = gauss_legendre(_NODES)
     u = (nodes + 1) * half
     s = 1j * torch.sinh(u) / sd
-    lam, l, at = law.eigenvalues[:, None], law.l[:, None], s[..., None]
-    rest = (law.variance - (law.l**2 + 2 * law.eigenvalues**2).sum(dim=1)).clamp_min(0)
+    lam = law.eigenvalues[:, None]
+    g = law.slopes[:, None]
+    at = s[..., None]
+    rest = (law.variance - (law.slopes**2 + 2 * law.eigenvalues**2).sum(dim=1)).clamp_min(0)
     left = 1 - 2 * at * lam
-    terms = -0.5 * left.log() - at * lam + 0.5 * (at * l) ** 2 / left
+    terms = -0.5 * left.log() - at * lam + 0.5 * (at * g) ** 2 / left
     log_phi = terms.sum(dim=-1) + rest[:, None] * s**2 / 2 + s * (law.mean - v)[:, None]
     # dt / t, with t = sinh(u) / sd.
     return 0.5 - log_phi.exp().imag @ (shares * half / torch.tanh(u)) / math.pi

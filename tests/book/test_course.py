@@ -1,6 +1,7 @@
 import ast
 import builtins
 import re
+import sys
 
 import chapters
 import nbformat
@@ -11,10 +12,12 @@ from built_pages import HTML, built
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from bayesloss_book import NEEDED
 from bayesloss_book.kernels import KERNEL
 
-NOTEBOOKS = [p for p in notebooks.pages() if p.partition("/")[0] in student_notebooks.PARTS]
-CHAPTERS = [page for page in NOTEBOOKS if not page.startswith("course/")]
+CHAPTERS = list(chapters.chapters())
+PROBLEMS = [page for page in notebooks.pages() if student_notebooks.is_problem_set(page)]
+NOTEBOOKS = CHAPTERS + PROBLEMS
 QUICK = ("calibrating/decision_theory",)  # of a kernel each; `-m slow` runs all
 
 
@@ -57,9 +60,25 @@ def test_a_student_notebook_has_what_its_cells_need_and_no_checks(page):
     assert not code_problems(sources(notebook, "code"))
     assert not [each for text in sources(notebook, "markdown") for each in text_problems(text)]
     assert "## Evidence" not in "\n".join(sources(notebook, "markdown"))
-    if page.startswith("course/"):  # a problem set: its starters, each with a gap
+    if page in PROBLEMS:  # its starters, each with a gap
         tasks = [code for code in sources(notebook, "code") if "assert" in code]
         assert len(tasks) >= 4 and all("..." in code for code in tasks)
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS)
+def test_a_student_notebook_says_what_its_imports_need(page):
+    notebook = student(page)
+    command = student_notebooks.install(page)
+    assert f"`{command}`" in notebook.cells[0].source
+    code = "\n".join(sources(notebook, "code"))
+    modules = set(re.findall(r"^ *(?:from|import) (\w+)", code, re.MULTILINE))
+    brought = {"bayesloss", "numpy", "scipy", "sklearn", "torch"} | sys.stdlib_module_names
+    if command == student_notebooks.OF_PRACTICE:
+        brought |= {"joblib", "matplotlib", "pandas"}  # scikit-learn brings joblib
+    if command == student_notebooks.OF_CHAPTERS:
+        brought |= {"bayesloss_book", "dask", "joblib", "sympy", *NEEDED}  # PyTorch brings SymPy
+    assert modules <= brought
+    assert "../../data" not in code
 
 
 def test_sections_say_what_may_be_changed():
@@ -120,6 +139,18 @@ def test_code_keeps_what_is_shown_and_what_it_needs():
     assert imports == "import math"
 
 
+def test_code_without_the_book_keeps_the_library():
+    cells = [
+        new_code_cell(
+            "from bayesloss import LogLoss\nfrom bayesloss_book.figures import use_style"
+        ),
+        new_code_cell("use_style()\nloss = LogLoss()\nprint(loss)"),
+    ]
+    codes, imports = student_notebooks.code_of(cells, "bayesloss_book")
+    assert codes == ["", "loss = LogLoss()\nprint(loss)"]
+    assert imports == "from bayesloss import LogLoss"
+
+
 def test_changes_reach_what_depends_on_them():
     reach = {"n": {"n"}, "seed": {"seed"}}
     assert student_notebooks.depends("x = f(n)\ny = 2", reach) == {"n"}
@@ -145,7 +176,9 @@ def test_a_chapter_begins_with_its_box_and_marks_a_term_once(page):
 
 def test_boxes_name_chapters_that_come_before_them():
     order = notebooks.toc_files()
-    assert set(chapters.chapters()) == set(CHAPTERS) - {"guide/ten_minutes"}
+    parts = ("learning", "calibrating", "beyond", "guide")
+    pages = {page for page in notebooks.pages() if page.partition("/")[0] in parts}
+    assert set(CHAPTERS) == pages - {"guide/ten_minutes"}
     for page, told in chapters.chapters().items():
         for before in told.get("after", []):
             assert order.index(f"book/{before}.ipynb") < order.index(f"book/{page}.ipynb") or (

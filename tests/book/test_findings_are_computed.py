@@ -63,8 +63,10 @@ def untied(passage: str) -> list[str]:
 
 def problems(page: str, source: str, notebook: nbformat.NotebookNode) -> list[str]:
     """What a page says in its boxes that no cell computes, that none shows, or without an error."""
-    shown, values = set(), {}
+    shown, values, captions = set(), {}, {}
     for cell in notebook.cells:
+        figure = cell.metadata.get("mystnb", {}).get("figure", {"name": "", "caption": ""})
+        captions[figure["name"]] = figure["caption"]
         for output in cell.get("outputs", []):
             name = output.get("metadata", {}).get("scrapbook", {}).get("name")
             if name:
@@ -72,7 +74,6 @@ def problems(page: str, source: str, notebook: nbformat.NotebookNode) -> list[st
                 if not HIDDEN & set(cell.metadata.get("tags", [])):
                     shown.add(name)
     found = []
-    captions = dict(re.findall(r"name: (fig-\S+)\n *caption: \|\n +(.*)", source))
     for passage in passages(source, page in WHOLE):
         found += [f"no cell computes: {sentence}" for sentence in untied(passage)]
         figures = [captions.get(name, "") for _, name in TIE.findall(passage)]
@@ -105,7 +106,13 @@ def test_readme_says_what_the_ten_minutes_compute():
     text = (notebooks.ROOT / "README.md").read_text("utf-8")
     text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
     values = [str(v) for v in numbers_in(notebooks.notebook_path("guide/ten_minutes")).values()]
-    compares = re.compile(r"±|\b(lowest|highest|best|better|worse|ahead|harm)\b")
+    rows = re.findall(r"^\| [^|]* \| (\d+\.\d.*) \|$", text, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for row in rows:  # of the table: a number a size
+        *others, last = row.split(" | ")
+        assert f"{', '.join(others)} and {last}" in values
+    text = re.sub(r"^\|.*", "", text, flags=re.MULTILINE)
+    compares = re.compile(r"±|\b(lowest|highest|best|better|worse|ahead|harm|lower|higher)\b")
     said = [s for line in text.splitlines() for s in sentences(line) if compares.search(s)]
     assert said
     for sentence in said:

@@ -12,6 +12,8 @@ import pytest
 from built_pages import HTML, built
 from docutils import nodes
 
+from bayesloss_book.stores.tables import read
+
 STORES = {"auto_mpg": {}, "other": {}}
 
 
@@ -60,6 +62,16 @@ def test_stored_results_say_when_on_what_and_how_long():
     ):
         assert said in foot
     assert "make paper PAGE=learning/auto_mpg" in foot
+
+
+def test_rows_are_counted_where_they_are_and_not_where_runs_were_superseded():
+    """Of `when_to_use` 3,665 rows were measured; 1,960 are there."""
+    provenance = json.loads((how_made.RESULTS / "when_to_use.provenance.json").read_text())
+    rows = read(how_made.RESULTS / "when_to_use.csv")[0]
+    assert sum(run["cells"] for run in provenance["runs"]) > len(rows)
+    assert f"`: {len(rows):,} rows by" in how_made._store("when_to_use", provenance)
+    gone = [run["commit"][:10] for run in provenance["runs"] if run["cells"] == run.get("replaced")]
+    assert gone and gone[0] not in how_made._store("when_to_use", provenance)
 
 
 def origin(*cells):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import notebooks
+import pair
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -118,7 +119,7 @@ def test_table_of_contents():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_notebook_source_is_what_its_md_says(page):
-    assert not differences(page), f"run `make notebooks PAGE={page}`"
+    assert not differences(page), notebooks.remedy(page)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -187,7 +188,7 @@ def test_guard_passes_what_is_right_and_sees_missing_parameters():
     assert execution_problems(notebook) == ["no cell is tagged `parameters`"]
 
 
-HEADER = "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n"
+HEADER = pair.in_form("")
 CELL = "```{code-cell} ipython3\n:tags: [hide-input]\n\nprint(1)\n```\n"
 
 

@@ -19,7 +19,7 @@ MARKS = re.compile(r"^## \d\. .+\n\n\*(?P<kind>.+), (?P<marks>\d) marks?\.\*", r
 
 
 def read(page, book=notebooks.BOOK):
-    _, first, *cells = notebooks.from_source(page, book).cells
+    _, first, _check, *cells = notebooks.from_source(page, book).cells
     problems = []
     for text, solution in zip(cells[::2], cells[1::2], strict=True):
         assert "solution" in solution.metadata["tags"], solution.source

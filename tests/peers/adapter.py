@@ -55,7 +55,7 @@ PEERS: dict[str, dict[str, type]] = {
         "sklearn.gaussian_process.GaussianProcessClassifier": bayesloss.GPClassifier
     },
 }
-SOLVERS = {"max_iter", "tol"}  # mean something else to ours, and are not passed on
+SOLVERS = {"max_iter", "tol"}  # mean something else to ours, which keeps its own
 # What tests vary and ours does not have: each test runs with the first value alone.
 NOT_OURS = {
     *("C", "kernel", "l1_ratio", "l1_ratios", "length_scale", "method", "penalty", "solver"),
@@ -75,7 +75,7 @@ def in_place_of(theirs: type, ours: type) -> type:
         given = wanted.bind(*args, **kwargs)
         given.apply_defaults()
         ours.__init__(self, **{k: v for k, v in given.arguments.items() if k in known - SOLVERS})
-        for name in given.arguments.keys() - known:
+        for name in given.arguments.keys() - known - SOLVERS:
             setattr(self, name, given.arguments[name])
 
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)

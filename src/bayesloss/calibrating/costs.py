@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from bayesloss.arrays import Array
 from bayesloss.warnings import warn_caller
 
-_SUM = 1e-6  # probabilities in single precision pass, slips do not
+_SUM_TOLERANCE = 1e-6  # probabilities in single precision pass, slips do not
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -60,7 +60,7 @@ class CostMatrix:
     costs: Array
     classes: NDArray[Any]
     decisions: NDArray[Any]
-    _told: bool  # whether its classes were given
+    _classes_given: bool  # whether its classes were given
 
     def __init__(
         self,
@@ -73,8 +73,9 @@ class CostMatrix:
         for name, value in (("c_plus", c_plus), ("c_minus", c_minus)):
             if not 0 < value < np.inf:
                 raise ValueError(f"expected a finite cost {name} > 0, got {name}={value}")
-        table = [[0, c_minus], [c_plus, 0]]
-        self._set(table, [-1, 1] if classes is None else classes, decisions, classes is not None)
+        costs = [[0, c_minus], [c_plus, 0]]
+        names = [-1, 1] if classes is None else classes
+        self._set(costs, names, decisions, classes_given=classes is not None)
 
     @classmethod
     def from_array(
@@ -99,12 +100,17 @@ class CostMatrix:
         ValueError
             If the shape is wrong, a cost is not finite, or names are too few, too many or repeated.
         """
-        made = cls.__new__(cls)
-        made._set(costs, classes, decisions, classes is not None)
-        return made
+        matrix = cls.__new__(cls)
+        matrix._set(costs, classes, decisions, classes_given=classes is not None)
+        return matrix
 
     def _set(
-        self, costs: ArrayLike, classes: ArrayLike | None, decisions: ArrayLike | None, told: bool
+        self,
+        costs: ArrayLike,
+        classes: ArrayLike | None,
+        decisions: ArrayLike | None,
+        *,
+        classes_given: bool,
     ) -> None:
         table = _real(costs, "costs")
         if table.ndim not in (2, 3) or min(table.shape[-2:]) < 2:
@@ -119,7 +125,7 @@ class CostMatrix:
         classes = range(n_classes) if classes is None else classes
         if decisions is None:
             decisions = classes if n_decisions == n_classes else range(n_decisions)
-        object.__setattr__(self, "_told", told)
+        object.__setattr__(self, "_classes_given", classes_given)
         object.__setattr__(self, "costs", table)
         object.__setattr__(self, "classes", _names(classes, n_classes, "classes"))
         object.__setattr__(self, "decisions", _names(decisions, n_decisions, "decisions"))
@@ -183,8 +189,11 @@ class CostMatrix:
         Parameters and errors are as for :meth:`risk`; of equally good ones, the first. Warns if the
         costs' classes are not in the sorted order of scikit-learn's ``predict_proba``.
         """
-        if self._told and (found := sorted(names := self.classes.tolist())) != names:
-            warn_caller(f"columns of probabilities are read as {names}; scikit-learn has {found}")
+        names = self.classes.tolist()
+        if self._classes_given and sorted(names) != names:
+            warn_caller(
+                f"columns of probabilities are read as {names}; scikit-learn has {sorted(names)}"
+            )
         return self.decisions[self.risk(probabilities).argmin(axis=1)]
 
     def cost(self, y: ArrayLike, decisions: ArrayLike) -> Array:
@@ -199,13 +208,16 @@ class CostMatrix:
         ValueError
             If a label or a decision is unknown, or the lengths differ.
         """
-        rows, k, d = self._codes(y, decisions)
-        return self.costs[(*rows, d, k)]
+        k, d = self._codes(y, decisions)
+        return self._costs_of(k, d)
 
     def regret(self, y: ArrayLike, decisions: ArrayLike) -> Array:
         """What each decision cost beyond the best for the label; parameters as for :meth:`cost`."""
-        rows, k, d = self._codes(y, decisions)
-        return self.costs[(*rows, d, k)] - self.costs.min(axis=-2)[(*rows, k)]
+        k, d = self._codes(y, decisions)
+        rows = np.arange(len(k))
+        by_class = self.costs.min(axis=-2)  # the least, or a row of these a case
+        least = np.broadcast_to(by_class, (len(k), len(self.classes)))
+        return self._costs_of(k, d) - least[rows, k]
 
     def columns_of(self, classes: ArrayLike) -> NDArray[np.int64]:
         """The positions (k,) of an estimator's classes among those of the costs, if these have any.
@@ -220,7 +232,7 @@ class CostMatrix:
             If a class is unknown or, if none were given, the number is another one.
         """
         labels = np.asarray(classes)
-        if self._told:
+        if self._classes_given:
             return _positions(self.classes, labels, "classes")
         if len(labels) != len(self.classes):
             raise ValueError(
@@ -254,16 +266,24 @@ class CostMatrix:
 
     def _codes(
         self, y: ArrayLike, decisions: ArrayLike
-    ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64]]:
-        labels, taken = np.asarray(y), np.asarray(decisions)
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The positions of labels among the classes, and of decisions among the decisions."""
+        labels = np.asarray(y)
+        taken = np.asarray(decisions)
         if labels.ndim != 1 or labels.shape != taken.shape:
             raise ValueError(
                 f"expected y, decisions of shape (n,), got {labels.shape}, {taken.shape}"
             )
         self._check_rows(len(labels), "labels")
-        rows = [np.arange(len(labels))] if self.costs.ndim == 3 else []
         k = _positions(self.classes, labels, "labels")
-        return rows, k, _positions(self.decisions, taken, "decisions")
+        d = _positions(self.decisions, taken, "decisions")
+        return k, d
+
+    def _costs_of(self, k: NDArray[np.int64], d: NDArray[np.int64]) -> Array:
+        """What each row's decision d costs under its class k."""
+        if self.costs.ndim == 2:
+            return self.costs[d, k]
+        return self.costs[np.arange(len(k)), d, k]
 
     def _check_rows(self, n: int, what: str) -> None:
         if self.costs.ndim == 3 and n != len(self.costs):
@@ -272,42 +292,50 @@ class CostMatrix:
     def _checked(self, probabilities: ArrayLike) -> Array:
         p = _real(probabilities, "probabilities")
         n_classes = self.costs.shape[-1]
-        one = p.ndim == 1 and n_classes == 2  # the second class alone
-        if p.shape[1:] != (n_classes,) and not one:
-            shape = f"{'(n,) or ' if n_classes == 2 else ''}(n, {n_classes})"
-            raise ValueError(f"expected probabilities of shape {shape}, got {p.shape}")
-        if len(bad := np.argwhere(~((p >= 0) & (p <= 1)))):
-            at = bad[0]
-            raise ValueError(f"expected probabilities in [0, 1], got {p[(*at,)]} in row {at[0]}")
-        if one:
+        of_the_second = p.ndim == 1 and n_classes == 2
+        if p.shape[1:] != (n_classes,) and not of_the_second:
+            shapes = f"(n,) or (n, {n_classes})" if n_classes == 2 else f"(n, {n_classes})"
+            raise ValueError(f"expected probabilities of shape {shapes}, got {p.shape}")
+        invalid = ~((p >= 0) & (p <= 1))
+        if invalid.any():
+            row = np.argwhere(invalid)[0, 0]
+            value = p[invalid][0]
+            raise ValueError(f"expected probabilities in [0, 1], got {value} in row {row}")
+        if of_the_second:
             return np.stack([1 - p, p], axis=1)
         total = p.sum(axis=1)
-        if len(off := np.flatnonzero(np.abs(total - 1) > _SUM)):
-            found = f"a sum of {total[off[0]]:.7g} in row {off[0]}"
-            raise ValueError(f"expected rows of probabilities that sum to 1, got {found}")
+        off = np.abs(total - 1) > _SUM_TOLERANCE
+        if off.any():
+            row = off.argmax()
+            got = f"a sum of {total[row]:.7g} in row {row}"
+            raise ValueError(f"expected rows of probabilities that sum to 1, got {got}")
         return p
 
     def _key(self) -> tuple[Any, ...]:
-        names = tuple(self.classes.tolist()), tuple(self.decisions.tolist())
-        return self.costs.shape, self.costs.tobytes(), *names, self._told
+        names = (tuple(self.classes.tolist()), tuple(self.decisions.tolist()))
+        return (self.costs.shape, self.costs.tobytes(), names, self._classes_given)
 
     def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, CostMatrix) else NotImplemented
+        if not isinstance(other, CostMatrix):
+            return NotImplemented
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        if self._only_errors_cost and (self._told or self.classes[0] == -1):
-            made, what = "CostMatrix", [f"c_plus={self.c_plus}, c_minus={self.c_minus}"]
+        if self._only_errors_cost and (self._classes_given or self.classes[0] == -1):
+            constructor = "CostMatrix"
+            arguments = [f"c_plus={self.c_plus}", f"c_minus={self.c_minus}"]
         else:
+            constructor = "CostMatrix.from_array"
             table = self.costs.tolist() if self.costs.ndim == 2 else f"<shape {self.costs.shape}>"
-            made, what = "CostMatrix.from_array", [str(table)]
-        if self._told:
-            what += [f"classes={self.classes.tolist()}"]
+            arguments = [str(table)]
+        if self._classes_given:
+            arguments.append(f"classes={self.classes.tolist()}")
         if self.decisions.tolist() != self.classes.tolist():
-            what += [f"decisions={self.decisions.tolist()}"]
-        return f"{made}({', '.join(what)})"
+            arguments.append(f"decisions={self.decisions.tolist()}")
+        return f"{constructor}({', '.join(arguments)})"
 
 
 class CostScorer(BaseEstimator):
@@ -325,14 +353,16 @@ class CostScorer(BaseEstimator):
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, costs: Any = None
     ) -> float:
         """Minus the mean cost of the decisions made from the estimator's probabilities."""
-        found, columns = estimator.predict_proba(X), self.matrix.columns_of(estimator.classes_)
-        matrix = type(self.matrix).from_array(
-            self.matrix.costs if costs is None else costs,
-            classes=self.matrix.classes if self.matrix._told else estimator.classes_,
-        )
-        p = np.zeros((len(found), len(matrix.classes)))
-        p[:, columns] = found
-        paid = matrix.cost(y, matrix.decisions[matrix.risk(p).argmin(axis=1)])
+        predicted = estimator.predict_proba(X)
+        columns = self.matrix.columns_of(estimator.classes_)
+        if costs is None:
+            costs = self.matrix.costs
+        classes = self.matrix.classes if self.matrix._classes_given else estimator.classes_
+        matrix = type(self.matrix).from_array(costs, classes=classes)
+        p = np.zeros((len(predicted), len(matrix.classes)))
+        p[:, columns] = predicted
+        decided = matrix.decisions[matrix.risk(p).argmin(axis=1)]
+        paid = matrix.cost(y, decided)
         return -float(np.average(paid, weights=sample_weight))
 
     __call__ = score
@@ -340,12 +370,13 @@ class CostScorer(BaseEstimator):
 
 def _real(values: ArrayLike, what: str) -> Array:
     array = np.asarray(values)
+    message = f"expected {what} that are real numbers, got {array.dtype}"
+    if array.dtype.kind not in "biufO":  # complex numbers, or text that reads like a number
+        raise ValueError(message)
     try:
-        if array.dtype.kind not in "biufO":  # complex parts, or text that reads like a number
-            raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"expected {what} that are real numbers, got {array.dtype}") from error
+        raise ValueError(message) from error
 
 
 def _names(values: ArrayLike, n: int, what: str) -> NDArray[Any]:
@@ -358,9 +389,10 @@ def _names(values: ArrayLike, n: int, what: str) -> NDArray[Any]:
 
 def _positions(names: NDArray[Any], values: NDArray[Any], what: str) -> NDArray[np.int64]:
     place = {name: i for i, name in enumerate(names.tolist())}
-    found = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
-    if (found < 0).any():
-        row = int((found < 0).argmax())
+    positions = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    unknown = positions < 0
+    if unknown.any():
+        row = int(unknown.argmax())
         got = f"{values.tolist()[row]!r} in row {row}"
         raise ValueError(f"expected {what} among {names.tolist()}, got {got}")
-    return found
+    return positions

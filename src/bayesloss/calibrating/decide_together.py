@@ -15,16 +15,19 @@ bound on what any set can reach; changes of one or two cases at a time follow.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from bayesloss.threads import one_thread, threads_for
+
 Utility = Callable[[Any, Any, Any], Any]
 
-_ROUNDING = 1e-9  # of the utility's size: improvements below are none
+_ROUNDING = 1e-9  # part of the utility's size: smaller differences may be rounding errors
 
 
 class JointDecision(NamedTuple):
@@ -40,6 +43,7 @@ def f_measure(hits: Any, chosen: Any, positives: Any) -> Any:
     return np.where(chosen + positives > 0, 2 * hits / np.maximum(chosen + positives, 1), 1.0)
 
 
+@one_thread()
 def decide_together(
     draws: ArrayLike,
     utility: Utility | None = None,
@@ -86,38 +90,44 @@ def decide_together(
     >>> round(decide_together(draws, saturating, k=1).utility, 3)
     -1.25
     """
-    labels, weight = _read(draws, sample_weight)
+    read = _read(draws, sample_weight)
     utility = utility or f_measure
-    m = labels.shape[1]
+    m = read.labels.shape[1]
     if k is not None and not 0 <= k <= m:
         raise ValueError(f"expected k between 0 and the number of cases, {m}, got {k}")
-    positives = labels.sum(axis=1).astype(np.int64)
-    counts, group = np.unique(positives, return_inverse=True)
-    mass = np.bincount(group, weight)
-    by_count = csr_array((weight, (group, np.arange(len(group))))) @ labels  # w y, summed by P
     sizes = np.arange(m + 1) if k is None else np.array([k])
-    level, slope = _chords(utility, sizes[:, None], counts, m)
-    gains = slope @ by_count  # of each case among so many chosen
-    best_first = np.argsort(-gains, axis=1, kind="stable")
-    inside = np.arange(m) < sizes[:, None]
-    bounds = level @ mass + (np.take_along_axis(gains, best_first, 1) * inside).sum(axis=1)
+    ranked = _rank(read, utility, sizes)
+    bound = float(ranked.bounds.max())
+    rounding = _ROUNDING * max(1.0, float(np.abs(ranked.bounds).max()))
 
-    room = _ROUNDING * max(1.0, float(np.abs(bounds).max()))
-    found, reached = np.zeros(m, dtype=bool), -np.inf
-    for at in np.argsort(-bounds, kind="stable"):
-        if bounds[at] <= reached + room:
+    chosen = np.zeros(m, dtype=bool)
+    reached = -np.inf
+    for i in np.argsort(-ranked.bounds, kind="stable"):
+        if ranked.bounds[i] <= reached + rounding:
             break
-        some = np.isin(np.arange(m), best_first[at, : sizes[at]])
-        here = float(weight @ utility(labels @ some, sizes[at], positives))
-        if here > reached:
-            reached, found = here, some
-    bound = float(bounds.max())
-    if reached < bound - room:
-        reached = _improve(found, (labels, weight, positives), utility, k is None, reached, room)
-    return JointDecision(found, reached, max(bound, reached))
+        candidate = np.isin(np.arange(m), ranked.best_first[i, : sizes[i]])
+        hits = read.labels @ candidate
+        mean_utility = float(read.weight @ utility(hits, sizes[i], read.positives))
+        if mean_utility > reached:
+            reached = mean_utility
+            chosen = candidate
+    if reached < bound - rounding:
+        reached = _improve(
+            chosen, read, utility, any_number=k is None, reached=reached, rounding=rounding
+        )
+    return JointDecision(chosen, reached, max(bound, reached))
 
 
-def _read(draws: ArrayLike, sample_weight: ArrayLike | None) -> tuple[NDArray, NDArray]:
+@dataclass(frozen=True)
+class _Draws:
+    """Labels 0 and 1, weights that sum to one, and how many labels of each draw are 1."""
+
+    labels: Float[np.ndarray, "n m"]
+    weight: Float[np.ndarray, " n"]
+    positives: Int[np.ndarray, " n"]
+
+
+def _read(draws: ArrayLike, sample_weight: ArrayLike | None) -> _Draws:
     labels = np.asarray(draws)
     if labels.ndim != 2 or labels.size == 0 or not np.isin(labels, (0, 1)).all():
         raise ValueError(
@@ -127,19 +137,51 @@ def _read(draws: ArrayLike, sample_weight: ArrayLike | None) -> tuple[NDArray, N
     weight = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, float)
     if weight.shape != labels.shape[:1] or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
         raise ValueError("expected a weight a draw, none negative and not all zero")
-    return labels.astype(float), weight / weight.sum()
+    labels = labels.astype(float)
+    return _Draws(
+        labels=labels,
+        weight=weight / weight.sum(),
+        positives=labels.sum(axis=1).astype(np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """For each number of cases to choose, the cases in order, and a bound on the mean utility."""
+
+    best_first: Int[np.ndarray, "k m"]
+    bounds: Float[np.ndarray, " k"]
+
+
+def _rank(draws: _Draws, utility: Utility, sizes: Int[np.ndarray, " k"]) -> _Ranking:
+    """The sorts of the module's docstring, by the chords of the utility."""
+    m = draws.labels.shape[1]
+    counts, group = np.unique(draws.positives, return_inverse=True)
+    mass = np.bincount(group, draws.weight)
+    rows = np.arange(len(group))
+    label_mass = csr_array((draws.weight, (group, rows))) @ draws.labels  # w y, summed by P
+    level, slope = _chords(utility, sizes[:, None], counts, m)
+    with threads_for(len(sizes), len(counts), m):
+        gains = slope @ label_mass  # of each case among so many chosen
+    best_first = np.argsort(-gains, axis=1, kind="stable")
+    chosen = np.arange(m) < sizes[:, None]
+    chosen_gains = np.take_along_axis(gains, best_first, 1) * chosen
+    return _Ranking(best_first=best_first, bounds=level @ mass + chosen_gains.sum(axis=1))
 
 
 def _chords(
     utility: Utility, chosen: NDArray, positives: NDArray, m: int
 ) -> tuple[Float[np.ndarray, "k p"], Float[np.ndarray, "k p"]]:
     """Level and slope in the hits of the line through the utility's values at both ends."""
-    least, most = np.maximum(0, chosen + positives - m), np.minimum(chosen, positives)
-    low, high = (np.asarray(utility(t, chosen, positives), dtype=float) for t in (least, most))
-    middle = np.asarray(utility((least + most) // 2, chosen, positives), dtype=float)
+    least = np.maximum(0, chosen + positives - m)
+    most = np.minimum(chosen, positives)
+    between = (least + most) // 2
+    low = np.asarray(utility(least, chosen, positives), dtype=float)
+    middle = np.asarray(utility(between, chosen, positives), dtype=float)
+    high = np.asarray(utility(most, chosen, positives), dtype=float)
     slope = (high - low) / np.maximum(most - least, 1)
     level = low - slope * least
-    above = middle - (level + slope * ((least + most) // 2))
+    above = middle - (level + slope * between)
     if not np.isfinite(above).all():
         raise ValueError("expected a utility that is finite for all hits")
     if above.max() > _ROUNDING * max(1.0, float(np.abs(middle).max())):
@@ -147,35 +189,66 @@ def _chords(
     return np.broadcast_to(level, above.shape), np.broadcast_to(slope, above.shape)
 
 
+@dataclass(frozen=True)
+class _Change:
+    """Cases to put in or out together, and the mean utility after that."""
+
+    cases: list[int]
+    utility: float
+
+
 def _improve(
-    found: NDArray, data: Any, utility: Utility, free: bool, reached: float, room: float
+    chosen: Bool[np.ndarray, " m"],
+    draws: _Draws,
+    utility: Utility,
+    *,
+    any_number: bool,
+    reached: float,
+    rounding: float,
 ) -> float:
-    """Put cases in or out, one or a pair at a time, while that helps; changes ``found``."""
-    labels, weight, positives = data
+    """Put cases in or out, one or a pair at a time, while that helps; changes ``chosen``.
 
-    def flipped(now: NDArray) -> NDArray:
-        """The expected utility with each case in turn put in or out."""
-        hits, size, out = labels @ now, int(now.sum()), np.full(len(now), -np.inf)
-        for sign, those in ((1, ~now), (-1, now)):
-            if those.any():
-                same, other = (utility(hits + t, size + sign, positives) for t in (0, sign))
-                # A case that is not positive changes the number chosen alone.
-                same = np.where(hits <= size + sign, same, other)
-                out[those] = (weight * same).sum() + (weight * (other - same)) @ labels[:, those]
-        return out
-
+    Returns the mean utility of the choice, which has ``reached`` before. Without ``any_number``
+    only pairs are exchanged, one in and one out.
+    """
     while True:
-        once = flipped(found)
-        tries = [(float(once.max()), [int(once.argmax())])] if free else []
-        for those in (found, ~found):
-            if those.any():
-                first = int(np.where(those, once, -np.inf).argmax())
-                now = found.copy()
-                now[first] ^= True
-                twice = np.where(those, -np.inf, flipped(now))
-                tries.append((float(twice.max()), [first, int(twice.argmax())]))
-        best, moved = max(tries, default=(-np.inf, []))
-        if best <= reached + room:
+        by_case = _after_one_change(chosen, draws, utility)
+        changes = []
+        if any_number:
+            case = int(by_case.argmax())
+            changes.append(_Change([case], float(by_case[case])))
+        for cases in (chosen, ~chosen):  # that change first, before one of the others
+            if cases.any():
+                first = int(np.where(cases, by_case, -np.inf).argmax())
+                changed = chosen.copy()
+                changed[first] ^= True
+                by_second = np.where(cases, -np.inf, _after_one_change(changed, draws, utility))
+                second = int(by_second.argmax())
+                changes.append(_Change([first, second], float(by_second[second])))
+        if not changes:
             return reached
-        found[moved] ^= True
-        reached = best
+        # Of equally good changes the last in the order of cases.
+        best = max(changes, key=lambda change: (change.utility, change.cases))
+        if best.utility <= reached + rounding:
+            return reached
+        chosen[best.cases] ^= True
+        reached = best.utility
+
+
+def _after_one_change(
+    chosen: Bool[np.ndarray, " m"], draws: _Draws, utility: Utility
+) -> Float[np.ndarray, " m"]:
+    """The mean utility with each case in turn put in or out."""
+    hits = draws.labels @ chosen
+    size = int(chosen.sum())
+    by_case = np.full(len(chosen), -np.inf)
+    for sign, cases in ((1, ~chosen), (-1, chosen)):
+        if cases.any():
+            # A case that is not positive changes the number chosen alone.
+            if_negative = utility(hits, size + sign, draws.positives)
+            if_positive = utility(hits + sign, size + sign, draws.positives)
+            # Where all chosen cases are positive, none that is not can be put out.
+            if_negative = np.where(hits <= size + sign, if_negative, if_positive)
+            gain = draws.weight * (if_positive - if_negative)
+            by_case[cases] = (draws.weight * if_negative).sum() + gain @ draws.labels[:, cases]
+    return by_case

@@ -7,7 +7,7 @@ are masses of shape (..., K) that sum to one; ``losses`` of shape (K, A) are L(t
 import torch
 from torch import Tensor
 
-_SUM = 1e-6  # masses in single precision pass, slips do not
+_SUM_TOLERANCE = 1e-6  # masses in single precision pass, slips do not
 
 
 def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
@@ -30,7 +30,8 @@ def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
     >>> posterior_risk(torch.tensor([0.75, 0.25]), losses).tolist()
     [4.75, 1.0]
     """
-    p, losses = checked_masses(p), checked_losses(losses)
+    p = checked_masses(p)
+    losses = checked_losses(losses)
     if p.shape[-1] != losses.shape[0]:
         raise ValueError(f"expected masses of {losses.shape[0]} states, got {p.shape[-1]}")
     return p @ losses  # LHG eq. (2)
@@ -67,7 +68,8 @@ def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
     >>> float(loss_divergence(p, q, losses))  # 4.75 paid instead of 1
     3.75
     """
-    risk, action = posterior_risk(p, losses), bayes_action(q, losses)
+    risk = posterior_risk(p, losses)
+    action = bayes_action(q, losses)
     shape = torch.broadcast_shapes(risk.shape[:-1], action.shape)
     risk = risk.expand(*shape, risk.shape[-1])
     chosen = risk.gather(-1, action.expand(shape)[..., None])[..., 0]
@@ -82,7 +84,7 @@ def checked_masses(p: Tensor) -> Tensor:
     if not bool((torch.isfinite(p) & (p >= 0)).all()):
         raise ValueError("expected finite masses that are not negative, got " + _worst(p))
     off = (p.sum(dim=-1) - 1).abs().max()
-    if off > _SUM:
+    if off > _SUM_TOLERANCE:
         raise ValueError(f"expected masses that sum to one, got a sum that is off by {off:.3g}")
     return p
 
@@ -98,5 +100,7 @@ def checked_losses(losses: Tensor) -> Tensor:
 
 
 def _worst(values: Tensor) -> str:
-    bad = values[~torch.isfinite(values)]
-    return f"{float(bad.flatten()[0]) if len(bad) else float(values.min())}"
+    """The first value that is not finite, or the smallest."""
+    infinite = values[~torch.isfinite(values)]
+    worst = infinite.flatten()[0] if len(infinite) else values.min()
+    return str(float(worst))

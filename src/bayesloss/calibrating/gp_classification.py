@@ -2,7 +2,7 @@
 
 import math
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -13,31 +13,36 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, Numbers
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
+from bayesloss.calibrating.probit.kernel_evidence import Inference, choose_kernel
 from bayesloss.calibrating.probit.laplace import find_mode, laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.utility import check_max_loss
 from bayesloss.kernels import SquaredExponential
 from bayesloss.tensors import as_float64
+from bayesloss.threads import on_one_thread, threads_for
 from bayesloss.warnings import warn_caller, warn_unconverged
 
-_TOLD = 1e-3  # nats a row: a fit has learned something if labels left out are so much likelier
+LengthScale = Numbers | Literal["shared", "ard"]
+
+# Nats a row: a fit has learned something if labels left out are so much likelier than by a coin.
+_LEAST_GAIN = 1e-3
 
 
+@on_one_thread
 class ProbitClassifier(ClassifierMixin, BaseEstimator):
     """What the two classifiers share: validation, the choice of the kernel, and predictions."""
 
-    inference: str
-    length_scale: float | ArrayLike | str
+    inference: Inference
+    length_scale: LengthScale
     amplitude: float | None
     posterior_: GaussianWeights
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "inference": [StrOptions({"ep", "laplace"})],
+        "inference": [StrOptions(set(get_args(Inference)))],
         "length_scale": [
             Interval(Real, 0, None, closed="neither"),
             "array-like",
@@ -61,21 +66,26 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass."
             )
-        positive = codes == (np.arange(K)[:, None] if K > 2 else 1)
-        return features, torch.from_numpy(np.where(np.atleast_2d(positive), 1.0, -1.0))
+        of_each_set = np.arange(K)[:, None] if K > 2 else np.array([[1]])  # the class that is +1
+        signs = np.where(codes == of_each_set, 1.0, -1.0)
+        return features, torch.from_numpy(signs)
 
     def _make_prior(self, X: Array, signs: torch.Tensor) -> torch.Tensor:
-        given = self.length_scale
-        found = choose_kernel(
+        """Choose the kernel, set the prior, and return its features, (1 or K, n, r)."""
+        length_scales = None
+        if not isinstance(self.length_scale, str):
+            length_scales = _checked_length_scales(self.length_scale, X)
+        chosen = choose_kernel(
             X,
             signs.numpy(),
             inference=self.inference,
-            length_scales=None if isinstance(given, str) else _checked_length_scales(given, X),
+            length_scales=length_scales,
             amplitude=None if self.amplitude is None else float(self.amplitude),
-            ard=isinstance(given, str) and given == "ard",
+            ard=length_scales is None and self.length_scale == "ard",
         )
-        self.length_scale_, self.amplitude_ = found.length_scales, found.amplitude
-        if not found.converged:
+        self.length_scale_ = chosen.length_scales
+        self.amplitude_ = chosen.amplitude
+        if not chosen.converged:
             warn_unconverged(
                 "the search for the kernel ended before the evidence's slope vanished: give "
                 "length_scale and amplitude, or scale the columns"
@@ -93,20 +103,25 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         mean, variance = plain.held_out(features)
         held_out = torch.special.log_ndtr(signs * mean / (1 + variance).sqrt())  # LHG (25)
-        if float(held_out.mean()) >= math.log(0.5) + _TOLD:
+        if float(held_out.mean()) >= math.log(0.5) + _LEAST_GAIN:
             return
-        given = not isinstance(self.length_scale, str) or self.amplitude is not None
-        hint = "Is the length scale too short? Leave it and amplitude out: the evidence chooses"
+        if isinstance(self.length_scale, str) and self.amplitude is None:
+            hint = "No kernel explains them better than chance"
+        else:
+            hint = "Is the length scale too short? Leave it and amplitude out: the evidence chooses"
         warn_caller(
             "the fit tells nothing: held out, the training labels are no more probable than by the "
-            f"toss of a coin. {hint if given else 'No kernel explains them better than chance'}"
+            f"toss of a coin. {hint}"
         )
 
     def _margin(self, X: ArrayLike) -> Array:
         """The argument of Phi in LHG (25), a row for each set of labels."""
         check_is_fitted(self)
         new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
-        return self.posterior_.margin(*self.prior_.project(new)).numpy()
+        features, noise = self.prior_.project(new)
+        _, n, rank = self.prior_.basis.shape
+        with threads_for(new.shape[1], n, rank):
+            return self.posterior_.margin(features, noise).numpy()
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """LHG (25): the probabilities of the classes under the approximate posterior.
@@ -143,12 +158,14 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         generator = torch.Generator()
         generator.manual_seed(int(check_random_state(random_state).randint(2**31)))
         z = self.posterior_.sample(n_samples, generator)
-        return self.classes_[self.prior_.draw_labels(z, new, generator)[0].numpy().astype(int)]
+        positive = self.prior_.draw_labels(z, new, generator)[0]
+        return self.classes_[positive.numpy().astype(int)]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class that ``decision_function`` favours; X as for :meth:`predict_proba`."""
-        decided = self.decision_function(X)
-        return self.classes_[(decided > 0).astype(int) if decided.ndim == 1 else decided.argmax(1)]
+        decision = self.decision_function(X)
+        codes = (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(1)
+        return self.classes_[codes]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """The margin in LHG (25), positive for the second class; X as for :meth:`predict_proba`.
@@ -159,6 +176,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return margin[0] if len(margin) == 1 else margin.T
 
 
+@on_one_thread
 class GPClassifier(ProbitClassifier):
     r"""Gaussian process classification, :math:`p(y \mid x, f) = \Phi(y f(x))`: LHG section 4.2.
 
@@ -202,9 +220,9 @@ class GPClassifier(ProbitClassifier):
 
     def __init__(
         self,
-        inference: str = "ep",
+        inference: Inference = "ep",
         *,
-        length_scale: float | ArrayLike | str = "shared",
+        length_scale: LengthScale = "shared",
         amplitude: float | None = None,
         max_iter: int = 200,
     ) -> None:
@@ -234,14 +252,17 @@ class GPClassifier(ProbitClassifier):
         inputs, signs = self._read(X, y)
         features = self._make_prior(inputs, signs)
         infer = expectation_propagation if self.inference == "ep" else laplace_probit
-        self.posterior_ = infer(features, signs, max_iter=self.max_iter)
+        _, n, rank = features.shape
+        with threads_for(rank, n, rank):
+            self.posterior_ = infer(features, signs, max_iter=self.max_iter)
+            self._say_if_nothing_was_learned(self.posterior_, features, signs)
         self.log_evidence_ = float(self.posterior_.log_evidence.sum())
         self.n_iter_ = self.posterior_.n_iterations
         self.converged_ = bool(self.posterior_.converged.all())
-        self._say_if_nothing_was_learned(self.posterior_, features, signs)
         return self
 
 
+@on_one_thread
 class LossEMClassifier(ProbitClassifier):
     """Gaussian process classification by loss-EM: inference that knows what errors cost.
 
@@ -290,8 +311,8 @@ class LossEMClassifier(ProbitClassifier):
         self,
         costs: CostMatrix | None = None,
         *,
-        inference: str = "laplace",
-        length_scale: float | ArrayLike | str = "shared",
+        inference: Inference = "laplace",
+        length_scale: LengthScale = "shared",
         amplitude: float | None = None,
         max_loss: float | None = None,
         max_iter: int = 50,
@@ -327,20 +348,24 @@ class LossEMClassifier(ProbitClassifier):
         if X_target is not None:
             target = validate_data(self, X_target, reset=False, dtype=np.float64)
         features = self._make_prior(inputs, signs)
-        found = loss_em_probit(
-            features,
-            signs,
-            *self.prior_.project(self._scaled(target)),
-            self.costs_,
-            inference=self.inference,
-            max_loss=self.max_loss_,
-            max_iter=self.max_iter,
-        )
-        self.posterior_ = found.q
-        self.target_decisions_ = self.classes_[(found.decisions[0].numpy() > 0).astype(int)]
-        self.n_iter_ = int(found.n_rounds[0])
-        self.converged_ = bool(found.converged[0] and found.q.converged[0])
-        self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
+        _, n, rank = features.shape
+        with threads_for(rank, n, rank):
+            target_features, target_noise = self.prior_.project(self._scaled(target))
+            result = loss_em_probit(
+                features,
+                signs,
+                target_features,
+                target_noise,
+                self.costs_,
+                inference=self.inference,
+                max_loss=self.max_loss_,
+                max_iter=self.max_iter,
+            )
+            self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
+        self.posterior_ = result.q
+        self.target_decisions_ = self.classes_[(result.decisions[0].numpy() > 0).astype(int)]
+        self.n_iter_ = int(result.n_rounds[0])
+        self.converged_ = bool(result.converged[0] and result.q.converged[0])
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -355,15 +380,17 @@ class LossEMClassifier(ProbitClassifier):
 
 
 def _checked_length_scales(given: ArrayLike, X: Array) -> Array:
-    scales, n_features = np.asarray(given, dtype=float), X.shape[1]
+    scales = np.asarray(given, dtype=float)
+    n_features = X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
         raise ValueError(f"expected one length_scale or {n_features}, got shape {scales.shape}")
     if not ((scales > 0) & np.isfinite(scales)).all():
         raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
     with np.errstate(over="ignore"):
-        if not np.isfinite(np.abs(X).max(axis=0) / scales).all():
-            raise ValueError(
-                f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
-                f"units of {scales.min():g}"
-            )
+        in_units = np.abs(X).max(axis=0) / scales
+    if not np.isfinite(in_units).all():
+        raise ValueError(
+            f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
+            f"units of {scales.min():g}"
+        )
     return np.broadcast_to(scales, n_features).copy()

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.calibrating.utility import losses_below, utility
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
 
@@ -40,6 +41,7 @@ class LossEM:
     converged: bool
 
 
+@one_thread()
 def loss_em(
     p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:
@@ -79,6 +81,7 @@ def loss_em(
     return alternate(p, log_utility, log_utility, start, family, max_iter)  # LHG Table 1
 
 
+@one_thread()
 def linearised_loss_em(
     p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:
@@ -110,8 +113,11 @@ def alternate(
         raise ValueError(f"expected p of shape ({tilt.shape[0]},), got {tuple(p.shape)}")
     if not 0 <= start < tilt.shape[1]:
         raise ValueError(f"expected a start from 0 to {tilt.shape[1] - 1}, got {start}")
-    log_p, parameters = p.log(), None
-    actions, reached = [start], []
+    log_p = p.log()
+    parameters = None
+    actions = [start]
+    objectives: list[float] = []
+    converged = False
     for _ in range(max_iter):
         h = actions[-1]
         log_target = tilted(log_p, tilt, h)  # LHG Tables 1 and 2, E-step
@@ -119,16 +125,25 @@ def alternate(
             q = log_target.exp()
         else:  # from where the last q was, so that the E-step cannot lose
             member = family.nearest(log_target, start=parameters)
-            q, parameters = member.q, member.parameters
+            q = member.q
+            parameters = member.parameters
         means = _mean(q, score)  # LHG Tables 1 and 2, M-step
         best = int(means.argmax())
         # Without a gain the action stays, so that ties end the search.
         actions.append(best if means[best] > means[h] else h)
-        reached += objective(q, p, tilt)[actions[-2:]].tolist()
-        if actions[-1] == h:  # LHG Table 3, line 7
-            return LossEM(h, q, tuple(actions), tuple(reached), True)
-    warn_unconverged(f"no fixed point within {max_iter} rounds")
-    return LossEM(actions[-1], q, tuple(actions), tuple(reached), False)
+        objectives += objective(q, p, tilt)[actions[-2:]].tolist()
+        converged = actions[-1] == h  # LHG Table 3, line 7
+        if converged:
+            break
+    if not converged:
+        warn_unconverged(f"no fixed point within {max_iter} rounds")
+    return LossEM(
+        action=actions[-1],
+        q=q,
+        actions=tuple(actions),
+        objective=tuple(objectives),
+        converged=converged,
+    )
 
 
 def tilted(log_p: Tensor, tilt: Tensor, action: int) -> Tensor:

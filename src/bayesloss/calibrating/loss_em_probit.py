@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit.kernel_evidence import Inference
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
@@ -37,33 +38,42 @@ def loss_em_probit(
     costs: CostMatrix,
     *,
     start: Float[Tensor, "m s"] | None = None,
-    inference: str = "laplace",
+    inference: Inference = "laplace",
     max_loss: float | None = None,
     max_iter: int = 50,
 ) -> LossEMResult:
     """LHG Table 3, its lines numbered in the code, for many data sets; defaults as in section 5."""
-    M, threshold = check_max_loss(max_loss, costs), costs.probit_threshold
-    ep = inference == "ep"
-    q = expectation_propagation(features, y) if ep else laplace_probit(features, y)
-    # 1: any decisions will do.
-    decided = decide(q, target_features, target_noise, threshold) if start is None else start
-    decisions = decided.clone()
+    M = check_max_loss(max_loss, costs)
+    threshold = costs.probit_threshold
+    infer = expectation_propagation if inference == "ep" else laplace_probit
+    q = infer(features, y)
+    if start is None:  # 1: any decisions will do
+        decisions = decide(q, target_features, target_noise, threshold)
+    else:
+        decisions = start.clone()
     n_rounds = torch.zeros(len(y), dtype=torch.int64, device=y.device)
     active = torch.arange(len(y), device=y.device)
     for _ in range(max_iter):  # 2
-        targets, noise = target_features[active], target_noise[active]
-        term = LogUtility(targets, noise, decisions[active], costs, M)
-        data = features[active], y[active]
-        # 3, 4: from the last mode. (27) is what has to vanish.
-        if ep:
-            part = tilted_ep(*data, term)
-        else:
-            part = laplace_probit(*data, term=term, start=q.mean[active])
-        q.write(active, part)
+        targets = target_features[active]
+        noise = target_noise[active]
+        log_utility = LogUtility(
+            features=targets,
+            noise=noise,
+            decisions=decisions[active],
+            costs=costs,
+            max_loss=M,
+        )
+        if inference == "ep":  # 3, 4
+            tilted = tilted_ep(features[active], y[active], log_utility)
+        else:  # from the last mode; (27) is what has to vanish
+            tilted = laplace_probit(
+                features[active], y[active], term=log_utility, start=q.mean[active]
+            )
+        q.write(active, tilted)
         n_rounds[active] += 1
-        new = decide(part, targets, noise, threshold)  # 5, 6
-        changed = (new != decisions[active]).any(-1)
-        decisions[active] = new
+        new_decisions = decide(tilted, targets, noise, threshold)  # 5, 6
+        changed = (new_decisions != decisions[active]).any(-1)
+        decisions[active] = new_decisions
         active = active[changed]  # 7
         if not len(active):
             break
@@ -75,4 +85,4 @@ def loss_em_probit(
             f"the decisions of {len(active)} of {len(y)} data sets still changed after "
             f"{q.n_iterations} rounds: use a larger max_iter, or a larger max_loss"
         )
-    return LossEMResult(q, decisions, n_rounds, converged)
+    return LossEMResult(q=q, decisions=decisions, n_rounds=n_rounds, converged=converged)

@@ -8,6 +8,7 @@ and (12) with the same mass on every target,
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -42,6 +43,32 @@ def check_max_loss(max_loss: float | None, costs: CostMatrix) -> float:
     return float(max_loss)
 
 
+class Derivatives(NamedTuple):
+    """Of the log utility by the weights; minus the Hessian may be indefinite, its stand-in not."""
+
+    gradient: Tensor
+    minus_hessian: Tensor
+    semidefinite: Tensor
+
+
+class LogExpectation(NamedTuple):
+    """The log of the utility's mean under a Gaussian, and its derivatives by that one's mean."""
+
+    value: Tensor
+    gradient: Tensor
+    hessian: Tensor
+
+
+@dataclass(frozen=True)
+class _Slope:
+    """The utility in units of M, its log's gradient, and what the Hessian of the log is made of."""
+
+    utility: Float[Tensor, "*m"]
+    gradient: Float[Tensor, "*m r"]
+    outer: Float[Tensor, "*m r r"]  # the gradient times itself
+    bend: Float[Tensor, "*m s"]  # what each target adds along its features
+
+
 @dataclass(frozen=True)
 class LogUtility:
     """The log utility of decisions on targets, +1 or -1, as a function of whitened weights z."""
@@ -54,56 +81,76 @@ class LogUtility:
 
     def select(self, rows: Int[Tensor, " k"]) -> "LogUtility":
         """The same for some of the data sets."""
-        features, noise = self.features[rows], self.noise[rows]
-        return replace(self, features=features, noise=noise, decisions=self.decisions[rows])
+        return replace(
+            self,
+            features=self.features[rows],
+            noise=self.noise[rows],
+            decisions=self.decisions[rows],
+        )
 
     def utility(self, z: Float[Tensor, "*m r"]) -> Float[Tensor, "*m"]:
         """M - L."""
-        return self.max_loss * self._relative(*self._cost_and_margin(z))
+        return self.max_loss * self._relative(self._cost(), self._margin(z))
 
     def value(self, z: Float[Tensor, "*m r"]) -> Float[Tensor, "*m"]:
         """The log utility."""
-        return self._relative(*self._cost_and_margin(z)).log() + math.log(self.max_loss)
+        return self._relative(self._cost(), self._margin(z)).log() + math.log(self.max_loss)
 
-    def derivatives(self, z: Float[Tensor, "*m r"]) -> tuple[Tensor, Tensor, Tensor]:
+    def derivatives(self, z: Float[Tensor, "*m r"]) -> Derivatives:
         """The last term of LHG (27), minus the (indefinite) Hessian, and that made semidefinite."""
-        _, gradient, outer, bend = self._slope(z)
-        hessian, safe = (self._spread(weight) + outer for weight in (bend, bend.clamp(min=0.0)))
-        return gradient, hessian, safe
+        slope = self._slope(z)
+        return Derivatives(
+            gradient=slope.gradient,
+            minus_hessian=self._spread(slope.bend) + slope.outer,
+            semidefinite=self._spread(slope.bend.clamp(min=0.0)) + slope.outer,
+        )
 
     def log_expectation(
         self, mean: Float[Tensor, "*m r"], covariance: Float[Tensor, "*m r r"]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The log of the utility's mean under a Gaussian; its gradient and Hessian by the mean."""
+    ) -> LogExpectation:
+        """The log of the utility's mean under a Gaussian, with its derivatives."""
         variance = ((self.features @ covariance) * self.features).sum(-1)
         # A Gaussian only adds its variance to the noise: GPML (3.82).
         wide = replace(self, noise=(self.noise**2 + variance).sqrt())
-        utility, gradient, outer, bend = wide._slope(mean)
-        value = utility.log() + math.log(self.max_loss)
-        return value, gradient, -(wide._spread(bend) + outer)
+        slope = wide._slope(mean)
+        return LogExpectation(
+            value=slope.utility.log() + math.log(self.max_loss),
+            gradient=slope.gradient,
+            hessian=-(wide._spread(slope.bend) + slope.outer),
+        )
 
-    def _slope(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The utility in units of M, its log's gradient, that times itself, and each bend."""
-        cost, t = self._cost_and_margin(z)
+    def _slope(self, z: Tensor) -> _Slope:
+        cost = self._cost()
+        t = self._margin(z)
         utility = self._relative(cost, t)
         density = torch.exp(-0.5 * t**2) * (cost / self.noise / (2 * math.pi) ** 0.5)
         density = density / (utility[..., None] * t.shape[-1])
         gradient = ((density * self.decisions)[..., None, :] @ self.features).squeeze(-2)
-        outer = gradient[..., :, None] * gradient[..., None, :]
-        return utility, gradient, outer, t * density / self.noise
+        return _Slope(
+            utility=utility,
+            gradient=gradient,
+            outer=gradient[..., :, None] * gradient[..., None, :],
+            bend=t * density / self.noise,
+        )
 
     def _spread(self, weight: Tensor) -> Tensor:
+        """The sum over targets of weight times features times features."""
         return self.features.mT @ (self.features * weight[..., None])
 
     def _relative(self, cost: Tensor, t: Tensor) -> Tensor:
-        # In units of M, which may be too large to be summed. (M - l Phi(-t)) / M is
-        # (M - l) / M + (l / M) Phi(t): nothing cancels where M is the larger cost.
+        """The utility at margins t, in units of M: M may be too large to be summed."""
+        # (M - l Phi(-t)) / M is (M - l) / M + (l / M) Phi(t): nothing cancels where M is the larger
+        # cost.
         return ((1 - cost) + cost * torch.special.ndtr(t)).mean(-1)
 
-    def _cost_and_margin(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _cost(self) -> Tensor:
+        """What each decision costs where it is wrong, in units of M."""
         # Of two Python numbers torch.where would make single precision.
-        costs = (self.costs.c_plus / self.max_loss, self.costs.c_minus / self.max_loss)
-        c_plus, c_minus = self.noise.new_tensor(costs)
-        cost = torch.where(self.decisions > 0, c_plus, c_minus)
+        c_plus = self.noise.new_tensor(self.costs.c_plus / self.max_loss)
+        c_minus = self.noise.new_tensor(self.costs.c_minus / self.max_loss)
+        return torch.where(self.decisions > 0, c_plus, c_minus)
+
+    def _margin(self, z: Tensor) -> Tensor:
+        """The margin t of each decision: its sign times f over the noise."""
         latent = (self.features @ z[..., None]).squeeze(-1)
-        return cost, self.decisions * latent / self.noise
+        return self.decisions * latent / self.noise

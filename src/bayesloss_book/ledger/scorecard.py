@@ -136,7 +136,16 @@ def _shown(markup: str, claims: list[Claim], findings: Found) -> HTMLTable:
 
 
 def _rows(claim: Claim, findings: Found) -> list[dict[str, Any]]:
-    return findings[claim.id][1].rows if claim.id in findings else []
+    """What was compared; of a setting that is left open no number is in print, and that is said."""
+    if claim.id not in findings:
+        return []
+    finding = findings[claim.id][1]
+    if finding.check != "setting":
+        return finding.rows
+    return [
+        row | {"expected": f"left open; the median of our readings is {row['expected']}"}
+        for row in finding.rows
+    ]
 
 
 def _by_page(claims: list[Claim], findings: Found, titles: Mapping[str, str], root: str) -> str:

@@ -25,9 +25,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -42,11 +40,14 @@ from bayesloss_book.stores.lock import writing
 from bayesloss_book.stores.orphans import end_with
 from bayesloss_book.stores.provenance import environment
 from bayesloss_book.stores.tables import Row, is_half_done, is_stored, read, settle, write
+from bayesloss_book.stores.tolerances import Within, first_fitting
 
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]
 Key = tuple[object, ...]
 Folder = str | os.PathLike[str]
+
+COMPARED = ["cell", "measure", "stored", "recomputed", "ok"]
 
 _ONE_CELL_AT_A_TIME = threading.RLock()
 
@@ -164,36 +165,10 @@ def load_provenance(folder: Folder, name: str) -> dict[str, Any]:
     the end is the last row stored), ``cells``, ``seconds`` (on the wall clock), ``n_jobs``,
     ``commit`` (``-dirty`` if a Python file differs from it, None outside a repository),
     ``function`` (its name at that commit, where it was moved since), ``replaced`` (how many of its
-    rows a later run measured anew), ``versions``, and the ``processor`` and ``platform`` of the
-    parent process.
+    rows a later run measured anew), ``versions``, and the ``platform`` and what
+    :func:`~bayesloss_book.stores.provenance.machine` says of the parent process.
     """
     return read(Path(folder) / f"{name}.csv")[1]
-
-
-@dataclass(frozen=True)
-class Within:
-    """How much a measure may differ where a run is chaotic; the three add up.
-
-    ``relative`` is of the larger of the two values; ``absolute`` in the measure's unit; ``error``
-    names the measure that states the standard error of this one, of which five are allowed, of the
-    difference of two runs.
-    """
-
-    relative: float = 0.0
-    absolute: float = 0.0
-    error: str = ""
-
-    def allows(self, name: str, then: Row, now: Row) -> bool:
-        """Tell whether a measure is what it was; one that was or is absent is not."""
-        if name not in then or name not in now:
-            return False
-        was, is_ = float(then[name]), float(now[name])
-        if not math.isfinite(was) or not math.isfinite(is_):
-            return was == is_ or (math.isnan(was) and math.isnan(is_))
-        allowed = self.relative * max(abs(was), abs(is_)) + self.absolute
-        if self.error:
-            allowed += 5 * math.hypot(float(then[self.error]), float(now[self.error]))
-        return abs(was - is_) <= max(allowed, 1e-12)
 
 
 def verify(
@@ -205,15 +180,18 @@ def verify(
     seconds: float = math.inf,
     rtol: float = 1e-6,
     within: Mapping[str, Within] | None = None,
+    possible: Callable[[Row], bool] = lambda row: True,
 ) -> pd.DataFrame:
     """Measure a random handful of stored cells again, by the function that the provenance names.
 
     Numbers agree within `rtol` times the larger, or within 1e-12, or else within what `within` says
-    of the first pattern that fits "measure cell". Drawn are up to `n_cells` cells that took
-    `seconds` together, or the quickest. Returns a row a cell and measure, all of them ok.
+    of the first pattern that fits "measure cell". Of the `possible` rows those are drawn that
+    `draw_rows` draws; when they have taken `seconds` here, those that are left stay unmeasured.
+    Returns a row a cell and measure, all of them ok.
     """
     rows, provenance = read(Path(folder) / f"{name}.csv")
-    if not rows or n_cells < 1:
+    drawn = draw_rows([row for row in rows if possible(row)], n_cells, seed, seconds)
+    if not drawn:
         raise ValueError(f"{name!r}: expected cells to verify, got {len(rows)} rows, {n_cells=}")
     try:
         measure = pkgutil.resolve_name(provenance["function"])
@@ -222,15 +200,12 @@ def verify(
             f"{name!r} was made by {provenance['function']}, which is not there: {error!r}. If the "
             "function was moved, run its page; if it was changed, delete the store to measure anew"
         ) from error
-    quick = [row for row in rows if row["seconds"] <= seconds]
-    quick = quick or [min(rows, key=lambda row: row["seconds"])]
     report: list[tuple[Any, ...]] = []
-    spent = 0.0
-    for row in random.Random(seed).sample(quick, min(n_cells, len(quick))):
-        if report and spent + row["seconds"] > seconds:
-            continue
+    begin = time.perf_counter()
+    for row in drawn:
         # Some took little because others had left something in a cache.
-        begin = time.perf_counter()
+        if report and time.perf_counter() - begin > seconds:
+            break
         cell = {column: row[column] for column in provenance["columns"]}
         try:
             again = _measure(measure, provenance, cell)
@@ -238,20 +213,37 @@ def verify(
             raise
         except Exception as error:
             raise RuntimeError(f"{name!r}: {cell}: {traceback.format_exc()}") from error
-        spent += max(row["seconds"], time.perf_counter() - begin)
-        for column in [c for c in row | again if c not in cell and c != "seconds"]:
-            patterns = (
-                w
-                for pattern, w in (within or {}).items()
-                if fnmatchcase(f"{column} {cell}", pattern)
-            )
-            ok = next(patterns, Within(rtol)).allows(column, row, again)
-            report.append((str(cell), column, row.get(column), again.get(column), ok))
-    frame = pd.DataFrame(report, columns=["cell", "measure", "stored", "recomputed", "ok"])
+        report += compared(cell, row, again, rtol, within or {})
+    frame = pd.DataFrame(report, columns=COMPARED)
     if not frame["ok"].all():
         wrong = frame[~frame["ok"]].to_string(index=False)
         raise RuntimeError(f"{name!r}: not what is stored, at {rtol=}\n{wrong}")
     return frame
+
+
+def compared(
+    cell: Cell, row: Row, again: Row, rtol: float, within: Mapping[str, Within]
+) -> list[tuple[Any, ...]]:
+    """Return `COMPARED` of each measure of a cell, as it was stored and as it is now."""
+    report: list[tuple[Any, ...]] = []
+    for column in [c for c in row | again if c not in cell and c != "seconds"]:
+        ok = first_fitting(within, column, cell, Within(rtol)).allows(column, row, again)
+        report.append((str(cell), column, row.get(column), again.get(column), ok))
+    return report
+
+
+def draw_rows(rows: Sequence[Row], n_cells: int, seed: int, seconds: float) -> list[Row]:
+    """Draw up to `n_cells` rows that took `seconds` together, or else the quickest of all."""
+    quick = [row for row in rows if row["seconds"] <= seconds]
+    if rows and not quick:
+        quick = [min(rows, key=lambda row: row["seconds"])]
+    drawn: list[Row] = []
+    spent = 0.0
+    for row in random.Random(seed).sample(quick, min(n_cells, len(quick))):
+        if not drawn or spent + row["seconds"] <= seconds:
+            drawn.append(row)
+            spent += row["seconds"]
+    return drawn
 
 
 def _measure_cell(

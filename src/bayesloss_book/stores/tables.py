@@ -21,8 +21,23 @@ from typing import Any
 
 Row = dict[str, Any]
 
+# What to do where a page was run in another folder than its own.
+IN_ITS_FOLDER = (
+    "a page runs in its own folder, with papermill by --cwd: "
+    "papermill book/PART/PAGE.ipynb out.ipynb --cwd book/PART"
+)
+
 # The sum of each table that this process has read, by its path: `tools/notebooks.py` asks.
 tables_read: dict[str, str] = {}
+
+
+def stored_results() -> Path:
+    """The folder of the book's stored results: beside the installed code, or that of the clone."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "results"  # setup.py copies them there
+    if installed.is_dir():
+        return installed
+    return package.parents[1] / "data" / "results"
 
 
 def is_stored(table: Path) -> bool:
@@ -46,6 +61,8 @@ def settle(table: Path) -> None:
 
 def read(table: Path) -> tuple[list[Row], dict[str, Any]]:
     """Read the rows and their provenance, without the seal, and check the table's sum."""
+    if not table.parent.is_dir():
+        raise FileNotFoundError(f"expected results in {table}, got no such folder; {IN_ITS_FOLDER}")
     if not is_stored(table):
         raise FileNotFoundError(f"expected results in {table}, got no such file; run `make paper`")
     try:

@@ -59,6 +59,18 @@ def test_what_this_book_adds_has_a_table_of_its_own(table):
     assert not {id for id, _ in shown} & {body["id"] for body in markup(table).find_all("tbody")}
 
 
+def test_a_median_of_our_readings_does_not_look_like_print(table):
+    findings = scorecard.all_findings(BOOK)
+    compared = 0
+    for body in markup(table).find_all("tbody"):
+        ours = findings[body["id"]][1].check == "setting"
+        for line in body.select("tr:has(td:nth-child(4))"):
+            said = line.find_all("td")[2].get_text()
+            assert said.startswith("left open; the median of our readings is ") is ours, body["id"]
+            compared += ours
+    assert compared > 50
+
+
 def test_filters_offer_what_occurs(table):
     offered = {o["value"] for o in markup(table).find_all("option")} - {""}
     assert offered == {v for c in of_papers() for v in (c.paper, c.kind, c.verdict)}

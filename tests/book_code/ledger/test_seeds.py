@@ -58,3 +58,16 @@ def test_a_page_is_run_to_its_end_or_to_where_it_stops_and_anew_where_the_code_h
     assert seeds.main(["--seeds", "2", "--folder", str(folder)], n_jobs=1) == 1
     rows = load_results(folder, seeds.STORE)
     assert rows[["seed", "moved", "stopped"]].to_numpy().tolist() == [[2, 1, 0]]
+
+
+def test_the_cell_that_checks_parameters_is_not_of_the_code_that_seeds_depend_on(root):
+    path = root / "book/page.ipynb"
+    before = seeds.code_of("page", root / "book")
+    notebook = nbformat.read(path, as_version=4)
+    check = "from bayesloss_book.parameters import check_parameters\ncheck_parameters(globals())"
+    notebook.cells.insert(1, new_code_cell(check))
+    nbformat.write(notebook, path)
+    assert seeds.code_of("page", root / "book") == before
+    notebook.cells.insert(1, new_code_cell("seed += 1"))
+    nbformat.write(notebook, path)
+    assert seeds.code_of("page", root / "book") != before

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from forked import Forked
 
+from bayesloss_book.stores import tables
 from bayesloss_book.stores.results import load_provenance, load_results, run_cells
 
 RESULTS = Path(__file__).resolve().parents[3] / "data" / "results"
@@ -22,6 +23,22 @@ def measure(seed):
 def table(tmp_path):
     run_cells(measure, [{"seed": seed} for seed in range(3)], tmp_path, "test")
     return tmp_path / "test.csv"
+
+
+def test_stored_results_are_found_in_a_clone_and_beside_installed_code(tmp_path, monkeypatch):
+    assert tables.stored_results() == RESULTS
+    module = tmp_path / "bayesloss_book" / "stores" / "tables.py"
+    monkeypatch.setattr(tables, "__file__", str(module))
+    assert tables.stored_results() == tmp_path.parent / "data" / "results"
+    (tmp_path / "bayesloss_book" / "results").mkdir(parents=True)
+    assert tables.stored_results() == tmp_path / "bayesloss_book" / "results"
+
+
+def test_a_page_in_another_folder_is_told_where_it_runs(table):
+    with pytest.raises(FileNotFoundError, match="got no such folder; .* --cwd book/PART"):
+        load_results("../../data/results", "test")
+    with pytest.raises(FileNotFoundError, match="got no such file; run `make paper`"):
+        load_results(table.parent, "other")
 
 
 def test_the_seal_is_a_sum_that_anyone_can_take(table):

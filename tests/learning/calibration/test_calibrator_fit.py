@@ -21,9 +21,9 @@ def test_components_are_laplaces_and_weights_follow_their_bounds():
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, 300)
     y = (rng.random(300) < 1 / (1 + np.exp(-2 * x))).astype(float)
-    found, converged = fit_curve(Rows(x, y, np.ones(300)), 0.1, 2.1, 300.0, 1.0)
-    again = mixture(found, 0.1)
-    assert converged
+    fitted = fit_curve(Rows(x, y, np.ones(300)), 0.1, 2.1, 300.0, 1.0)
+    again = mixture(fitted, 0.1)
+    assert fitted.converged
     assert again.converged
     bounds = torch.tensor([q.evidence_bound for q in again.components], dtype=torch.float64)
     torch.testing.assert_close(again.weights, torch.softmax(bounds, dim=0))
@@ -59,8 +59,9 @@ def test_each_search_ends_where_moving_raises_the_penalised_loss():
         loss_at(by * t * z, codes, weight) + np.log(by * t) ** 2 / 8 for by in (1, 0.99, 1.01)
     )
     assert best < min(other)
-    W, b, converged = fit_matrix(t * z, loss)
-    assert converged
+    affine = fit_matrix(t * z, loss)
+    W, b = affine.matrix, affine.intercept
+    assert affine.converged
 
     def penalised(W, b):
         off = (W - np.eye(3))[~np.eye(3, dtype=bool)]

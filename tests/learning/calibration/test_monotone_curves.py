@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from bayesloss.learning.calibration.monotone_curves import (
+    CurveComponent,
     CurvePosterior,
     MonotoneCurve,
     monotone_curves,
@@ -42,6 +43,23 @@ def test_derivatives_by_gamma_are_those_of_the_prior(prior):
 
 
 def test_draws_have_each_components_share_of_the_rows():
-    root = np.array([[[2.0, 0.0], [1.0, 1.0]], np.eye(2)])
-    q = CurvePosterior(1.0, np.array([0.25, 0.75]), np.array([[1.0, 2.0], [5.0, 6.0]]), root, [])
-    np.testing.assert_array_equal(q.draws(np.ones((4, 2))), [[3, 4], [6, 7], [6, 7], [6, 7]])
+    roots = np.array([[[2.0, 1.0], [0.0, 1.0]], np.eye(2)])
+    components = [
+        CurveComponent(
+            prior=k,
+            weight=weight,
+            mode=np.array(mode),
+            triangle=root[np.triu_indices(2)],
+            log_evidence=0.0,
+            evidence_bound=0.0,
+            least_curvature=1.0,
+            converged=True,
+            n_iter=1,
+        )
+        for k, (weight, mode, root) in enumerate(
+            zip([0.25, 0.75], [[1.0, 2.0], [5.0, 6.0]], roots, strict=True)
+        )
+    ]
+    np.testing.assert_array_equal([component.root for component in components], roots)
+    q = CurvePosterior(c=1.0, components=components, converged=True)
+    np.testing.assert_array_equal(q.draws(np.ones((4, 2))), [[4, 3], [6, 7], [6, 7], [6, 7]])

@@ -1,4 +1,4 @@
-"""Tests of linkgistic regression with the calibrator's link: features in pairs, and data that fail."""
+"""Tests of linkgistic regression with the calibrator's link: features in pairs, odd data."""
 
 import pickle
 

@@ -201,7 +201,7 @@ class TestMaximum:
             ),
             (
                 {"objective": "Laplace"},
-                r"an objective of \('bound', 'laplace', 'variational'\), got 'Laplace'",
+                r"an objective of \('bound', 'laplace'\), or a function such as .*, got 'Laplace'",
             ),
             ({"smoothness": ()}, r"at least one value in smoothness, got \(\)"),
             ({"bounds": {"alpha": (0, 1)}}, "low <= high"),

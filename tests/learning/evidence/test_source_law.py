@@ -130,7 +130,7 @@ def test_what_is_left_out_hardly_counts(monkeypatch):
     few = law_of(prior, m, root)
     monkeypatch.setattr(source_law, "LEAST", 0.0)
     every = law_of(prior, m, root)
-    assert few.l.shape[1] < every.l.shape[1] / 2
+    assert few.slopes.shape[1] < every.slopes.shape[1] / 2
     torch.testing.assert_close(
         few.expected_log_sigmoid().value, every.expected_log_sigmoid().value, rtol=0, atol=1e-6
     )
@@ -138,7 +138,7 @@ def test_what_is_left_out_hardly_counts(monkeypatch):
 
 def test_a_gp_is_normal():
     law = law_of(PRIORS["gp"], *gaussian(PRIORS["gp"]))
-    assert law.l.shape[1] == 0
+    assert law.slopes.shape[1] == 0
     same = SourceLaw.normal(law.mean, law.variance).expected_log_sigmoid().value
     torch.testing.assert_close(law.expected_log_sigmoid().value, same, rtol=0, atol=0)
 

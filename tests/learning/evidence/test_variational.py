@@ -7,139 +7,35 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from gaussian_problems import PRIORS, joint_of, labels, simulate
 from grid_evidence import on_a_grid
-from scipy import integrate
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import Normal
 
 from bayesloss import (
-    GP,
     ISGP,
     Bernoulli,
     Gaussian,
     LogLoss,
     MatsushitaLoss,
-    NystromBasis,
-    SquaredExponential,
     TrigonometricKernel,
     laplace,
     maximise_evidence,
     variational,
 )
-from bayesloss.learning.evidence import source_law
-from bayesloss.learning.evidence import variational as inference
 from bayesloss.learning.evidence.evidence import evidence_gradient
-from bayesloss.learning.evidence.variational import GaussianBound, maximise_bound, nearest
+from bayesloss.learning.evidence.gaussian_bound import GaussianBound
+from bayesloss.learning.evidence.variational import maximise_bound, nearest
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.sources.priors import CentredISGP
-
-KERNEL = TrigonometricKernel(a=1.5, c=0.25, n_basis=6)
-PRIORS = {
-    "isgp": ISGP(KERNEL, mu=0.2, gamma=0.7),
-    "centred": CentredISGP(KERNEL.scaled(0.4), tau=0.5),
-    "gp": GP(KERNEL, gamma=0.7),
-    "nystrom": ISGP(NystromBasis(SquaredExponential(a=0.7), torch.linspace(-1, 1, 5).double())),
-}
-
-
-@pytest.fixture(params=PRIORS.values(), ids=PRIORS.keys())
-def prior(request):
-    return request.param
-
-
-def simulate(n=30, seed=0, noise=0.4):
-    generator = np.random.default_rng(seed)
-    x = torch.from_numpy(generator.uniform(-1, 1, n))
-    return x, torch.tanh(2 * x) + noise * torch.from_numpy(generator.normal(size=n))
-
-
-def labels(n=30, seed=0):
-    generator = np.random.default_rng(seed)
-    x = torch.from_numpy(generator.uniform(-1, 1, n))
-    up = generator.uniform(size=n) < 1 / (1 + np.exp(-3 * x.numpy()))
-    return x, torch.from_numpy(up.astype(float))
 
 
 @cache
 def usual():
     """One fit to what `simulate` makes, for several tests."""
     return variational(PRIORS["isgp"], Gaussian(6.0), *simulate())
-
-
-def joint_of(prior, likelihood, x, y):
-    return LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-
-
-def any_gaussian(prior, seed=0):
-    """A mean, and S^-1 in units of the prior's precision, of no particular form."""
-    generator = torch.Generator().manual_seed(seed)
-    size = len(prior.location)
-    noise = torch.randn((size, size), dtype=torch.float64, generator=generator)
-    precision = torch.eye(size, dtype=torch.float64) + 0.4 * noise @ noise.T
-    return prior.sample(1, generator)[0], precision
-
-
-class TestMoments:
-    def test_against_monte_carlo(self, prior):
-        x, y = simulate(8)
-        joint = joint_of(prior, Bernoulli(), x, (y > 0).double())
-        m, precision = any_gaussian(prior)
-        bound = GaussianBound(joint)
-        q, n = bound(m, precision), 200_000
-        mean, variance = bound.joint.moments(q.m, q.root, q.slopes)
-        noise = torch.from_numpy(np.random.default_rng(3).normal(size=(n, len(m))))
-        nu = prior.source(x, m + noise @ q.root.T)
-        assert bool(((nu.mean(0) - mean).abs() < 4.5 * nu.std(0) / math.sqrt(n)).all())
-        squares = (nu - mean) ** 2
-        error = squares.std(0) / math.sqrt(n)
-        assert bool(((squares.mean(0) - variance).abs() < 4.5 * error).all())
-
-
-class TestDerivatives:
-    @pytest.mark.parametrize(
-        "likelihood",
-        [Gaussian(5.0), Bernoulli(), Bernoulli(MatsushitaLoss())],
-        ids=["gaussian", "labels", "matsushita"],
-    )
-    def test_finite_differences(self, prior, likelihood, monkeypatch):
-        monkeypatch.setattr(source_law, "LEAST", 0.0)  # the derivatives of what is left out are
-        x, y = simulate(12) if isinstance(likelihood, Gaussian) else labels(12)
-        bound = GaussianBound(joint_of(prior, likelihood, x, y))
-        m, precision = any_gaussian(prior, seed=4)
-        m = 0.3 * m  # so that the twins overlap, and their share has a slope
-        q = bound(m, precision)
-        gradient, hessian = bound.derivatives(q)
-        noise = torch.randn((len(m), len(m)), dtype=torch.float64)
-        S = q.root @ q.root.T
-        scale = prior.precision.sqrt()
-
-        def at(step):
-            """L with the mean and the covariance moved along one line."""
-            moved = S + step * q.root @ (noise + noise.T) @ q.root.T
-            there = torch.linalg.inv(moved) / torch.outer(scale, scale)
-            return float(bound(m + step * q.root @ noise[0], 0.5 * (there + there.T)).value)
-
-        slope_S = 0.5 * (torch.linalg.inv(S) - hessian)  # dL/dS
-        expected = float(gradient @ q.root @ noise[0])
-        expected += float((slope_S * (q.root @ (noise + noise.T) @ q.root.T)).sum())
-        # Fourth-order differences: 1e-12 of truncation, 1e-11 of rounding.
-        h = 1e-3
-        found = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
-        assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-    def test_precision_is_the_average_hessian(self):
-        """S^-1 = E_q[H] where the bound is highest, by Monte Carlo over the Hessian (11)."""
-        prior, n = PRIORS["isgp"], 4000
-        joint, posterior = joint_of(prior, Gaussian(6.0), *simulate()), usual()
-        draws = posterior.sample(n, torch.Generator().manual_seed(5))
-        found = posterior.root.T @ torch.func.vmap(joint.hessian)(draws) @ posterior.root
-        error = found.std(dim=0) / math.sqrt(n)
-        unit = torch.eye(7, dtype=torch.float64)
-        # The search stops 1e-6 nats below the top: entries are exact to about 1e-3.
-        assert bool(((found.mean(dim=0) - unit).abs() < 4.5 * error + 3e-3).all())
 
 
 class TestBound:
@@ -195,57 +91,18 @@ class TestBound:
         # Where twins overlap, only what w tells of the half counts: all but a few hundredths.
         assert posterior.log_evidence >= values.mean() - 4 * error - 0.05
 
-    @pytest.mark.parametrize("delta", [1e-6, 0.3, 2.0, 15.0, 80.0])
-    def test_share_of_the_twin(self, delta):
-        """The information of +-sqrt(delta) in standard normal noise, by SciPy's quadrature."""
-        prior = PRIORS["isgp"]
-        m = torch.zeros(7, dtype=torch.float64)
-        m[0] = math.sqrt(delta / float(prior.precision[0]))
-        bound = GaussianBound(joint_of(prior, Gaussian(1.0), *simulate(5)))
-        share, slope, _ = bound.twin(m, torch.eye(7, dtype=torch.float64))
 
-        def information(delta):
-            def lost(z):
-                return math.exp(-z * z / 2) * np.logaddexp(0, -2 * (delta + math.sqrt(delta) * z))
-
-            value, _ = integrate.quad(lost, -12, 12, epsabs=1e-12, limit=200)
-            return math.log(2) - value / math.sqrt(2 * math.pi)
-
-        # 20 nodes; never worth more than a thousandth of a nat.
-        assert float(share) == pytest.approx(information(delta), abs=1e-3)
-        h = 0.01 * delta
-        rise = (information(delta + h) - information(delta - h)) / (2 * h)
-        assert float(slope) == pytest.approx(rise, abs=2e-3)
-
-
-class TestManyLabels:
-    """More labels than rows whose whole laws are asked for."""
-
-    @pytest.mark.parametrize("n", [65, 400])
-    def test_splines_stand_for_the_rest(self, n, monkeypatch):
-        prior, (x, y) = PRIORS["isgp"], labels(n, seed=1)
-        joint = joint_of(prior, Bernoulli(), x, y)
-        m, precision = any_gaussian(prior)
-        few = GaussianBound(joint)(0.5 * m, precision)
-        monkeypatch.setattr(inference, "_ROWS", n)
-        every = GaussianBound(joint)(0.5 * m, precision)
-        # Cubic splines over 64 places of a function as smooth as the kernel; 1e-6 a label.
-        assert float(few.value) == pytest.approx(float(every.value), abs=1e-6 * n)
-        torch.testing.assert_close(few.pull, every.pull, rtol=0, atol=1e-5 * n)
-        torch.testing.assert_close(few.bend, every.bend, rtol=0, atol=1e-5 * n)
-
-    def test_clusters(self, monkeypatch):
-        """Inputs that all but coincide, and a few far away."""
-        generator = np.random.default_rng(4)
-        x = np.concatenate([0.3 + 1e-9 * generator.normal(size=150), [-0.9, -0.5, 0.8]])
-        x, y = torch.from_numpy(x), torch.from_numpy((generator.random(153) < 0.6).astype(float))
-        joint = joint_of(PRIORS["isgp"], Bernoulli(), x, y)
-        m, precision = any_gaussian(PRIORS["isgp"])
-        few = GaussianBound(joint)(0.5 * m, precision)
-        monkeypatch.setattr(inference, "_ROWS", 153)
-        every = GaussianBound(joint)(0.5 * m, precision)
-        assert float(few.value) == pytest.approx(float(every.value), abs=1e-6 * 153)
-        assert variational(PRIORS["isgp"], Bernoulli(), x, y).converged
+class TestSearch:
+    def test_precision_is_the_average_hessian(self):
+        """S^-1 = E_q[H] where the bound is highest, by Monte Carlo over the Hessian (11)."""
+        prior, n = PRIORS["isgp"], 4000
+        joint, posterior = joint_of(prior, Gaussian(6.0), *simulate()), usual()
+        draws = posterior.sample(n, torch.Generator().manual_seed(5))
+        found = posterior.root.T @ torch.func.vmap(joint.hessian)(draws) @ posterior.root
+        error = found.std(dim=0) / math.sqrt(n)
+        unit = torch.eye(7, dtype=torch.float64)
+        # The search stops 1e-6 nats below the top: entries are exact to about 1e-3.
+        assert bool(((found.mean(dim=0) - unit).abs() < 4.5 * error + 3e-3).all())
 
     def test_equal_inputs_and_weights_count(self):
         prior, (x, y) = PRIORS["isgp"], labels(20, seed=1)
@@ -254,8 +111,6 @@ class TestManyLabels:
         other = variational(prior, Bernoulli(), *twice)
         assert other.log_evidence == pytest.approx(one.log_evidence, abs=2e-6)
 
-
-class TestSearch:
     def test_exact_for_the_gp(self):
         """A GP with Gaussian noise has a Gaussian posterior: Laplace's and this are both it."""
         x, y = simulate()
@@ -333,10 +188,10 @@ class TestEvidence:
         data = condense(PRIORS["isgp"].features, x, y)
         theta = torch.tensor([-0.5, 0.2, 0.1, 1.5], dtype=torch.float64)
         start = PRIORS["isgp"].start(x)
-        _, gradient, mode = evidence_gradient(theta, joint_at, start, "variational")
+        _, gradient, mode = evidence_gradient(theta, joint_at, start, nearest)
         for i, step in enumerate(1e-2 * torch.eye(4, dtype=torch.float64)[: 3 + (kind == "noise")]):
             up, down = (
-                evidence_gradient(theta + sign * step, joint_at, mode.Gamma, "variational")[0]
+                evidence_gradient(theta + sign * step, joint_at, mode.Gamma, nearest)[0]
                 for sign in (1, -1)
             )
             # Central differences, and bounds known to 1e-6 nats.
@@ -346,7 +201,7 @@ class TestEvidence:
         x, y = simulate()
         by_laplace = maximise_evidence(PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,))
         found = maximise_evidence(
-            PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,), objective="variational"
+            PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,), objective=nearest
         )
         assert found.converged
         assert found.posterior.log_evidence > by_laplace.posterior.evidence_bound

@@ -173,7 +173,7 @@ def test_without_folds_scores_are_the_training_rows_own():
 
 def test_copies_count_once_for_the_curve():
     """With thrice the weight and a third of its power, the curve is that of the plain rows."""
-    _, y, weight, data, fit, folds = problem()
+    _, _, weight, data, fit, folds = problem()
     plain = alternate(data, fit, folds, tol=TOL, max_iter=0)
     heavy = replace(data, weight=3 * data.weight, total=3 * data.total)
     thrice = Folds(folds.rows, 3 * weight, folds.fold, folds.n_folds, power=1 / 3)

@@ -16,7 +16,7 @@ of a nat at 8 times a usual value.
 
 import math
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -36,13 +36,26 @@ from bayesloss.calibrating.probit.whitened_gp import (
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise
 
-_FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
+Inference = Literal["ep", "laplace"]
+
+# Rows that the search looks at, as its time grows like their cube: from all starts, and from the
+# best one.
+_FIRST_ROWS = 250
+_ROWS = 500
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
-# number; and amplitudes.
-_LENGTHS, _LENGTH_RANGE = (0.3, 1.0, 3.0), (0.02, 50.0)
-_AMPLITUDES, _AMPLITUDE_RANGE = (1.0, 4.0), (0.01, 100.0)
-# Prior medians, and the standard deviation of the logarithms.
-_USUAL_LENGTH, _USUAL_AMPLITUDE, _LOG_SD = 1.0, 3.0, 1.5
+# number: the search's starts, and its range, from wiggles of a fiftieth of the data's spread to
+# nearly straight lines.
+_LENGTHS = (0.3, 1.0, 3.0)
+_LENGTH_RANGE = (0.02, 50.0)
+# Amplitudes, in units of the probit noise: beyond the range labels are all noise, or without any.
+_AMPLITUDES = (1.0, 4.0)
+_AMPLITUDE_RANGE = (0.01, 100.0)
+# The log-normal prior: medians, and the standard deviation of the logarithms, by which 8 times a
+# usual value costs a nat.
+_USUAL_LENGTH = 1.0
+_USUAL_AMPLITUDE = 3.0
+_LOG_SD = 1.5
+_STEPS = 100  # of a search at most, where 5 to 13 are usual
 
 
 class KernelEvidence(NamedTuple):
@@ -55,7 +68,7 @@ class KernelEvidence(NamedTuple):
 
 
 def kernel_evidence(
-    inputs: Tensor, y: Labels, amplitude: float, *, inference: str, start: Pair | None = None
+    inputs: Tensor, y: Labels, amplitude: float, *, inference: Inference, start: Pair | None = None
 ) -> KernelEvidence:
     """Log evidence of EP or Laplace at (n, D) inputs in units of length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
@@ -65,10 +78,15 @@ def kernel_evidence(
     # dK / d log amplitude = 2 K, and dK_ij / d log length_d = K_ij (x_id - x_jd)^2.
     weighted = _pull(features, y, q, inference) * (prior.features @ prior.features.mT)
     by_log_length = (weighted.sum(0)[:, None] * inputs**2 - inputs * (weighted @ inputs)).sum(0)
-    return KernelEvidence(float(q.log_evidence.sum()), by_log_length, float(weighted.sum()), q)
+    return KernelEvidence(
+        value=float(q.log_evidence.sum()),
+        by_log_length=by_log_length,
+        by_log_amplitude=float(weighted.sum()),
+        q=q,
+    )
 
 
-def _pull(features: Features, y: Labels, q: GaussianWeights, inference: str) -> Tensor:
+def _pull(features: Features, y: Labels, q: GaussianWeights, inference: Inference) -> Tensor:
     """G of the module's docstring, summed over the data sets."""
     precision, shift = q.label_sites()
     mean, variance = q.latent(features)
@@ -95,7 +113,7 @@ def choose_kernel(
     X: Float[np.ndarray, "n D"],
     y: Float[np.ndarray, "m n"],
     *,
-    inference: str,
+    inference: Inference,
     length_scales: Float[np.ndarray, " D"] | None = None,
     amplitude: float | None = None,
     ard: bool = False,
@@ -105,65 +123,79 @@ def choose_kernel(
     unit = column_scales(X) if length_scales is None else length_scales
     if given and amplitude is not None:
         return ChosenKernel(unit, amplitude, True)
-    few, many = (
-        _Search(X[rows] / unit, y[:, rows], inference, amplitude)
-        for rows in (stratified_rows(y, _FIRST_ROWS), stratified_rows(y, _ROWS))
-    )
-    tried: list[tuple[float, ...]] = [] if given else [_LENGTHS]
-    if amplitude is None:  # one is enough beside three length scales
-        tried.append(_AMPLITUDES[: 1 + given])
-    starts = torch.tensor(list(product(*tried)), dtype=torch.float64).log()
-    best, converged = few.climb(*starts)
-    if len(few.inputs) < len(many.inputs):
-        best, converged = many.climb(best)
+    first_rows = stratified_rows(y, _FIRST_ROWS)
+    rows = stratified_rows(y, _ROWS)
+    first_search = _Search(X[first_rows] / unit, y[:, first_rows], inference, amplitude)
+    search = _Search(X[rows] / unit, y[:, rows], inference, amplitude)
+    starts: list[tuple[float, ...]] = []
+    if not given:
+        starts.append(_LENGTHS)
+    if amplitude is None:
+        # One is enough beside three length scales.
+        starts.append(_AMPLITUDES if given else _AMPLITUDES[:1])
+    log_starts = torch.tensor(list(product(*starts)), dtype=torch.float64).log()
+    best, converged = first_search.climb(log_starts)
+    if len(first_rows) < len(rows):
+        best, converged = search.climb(best[None])
     if ard and not given and X.shape[1] > 1:
-        best, converged = many.climb(torch.cat([best[:1].expand(X.shape[1]), best[1:]]))
-    multiples, height = many.read(best)
-    return ChosenKernel(unit * multiples.numpy(), height, converged)
+        by_column = torch.cat([best[:1].expand(X.shape[1]), best[1:]])
+        best, converged = search.climb(by_column[None])
+    multiples, chosen_amplitude = search.read(best)
+    return ChosenKernel(
+        length_scales=unit * multiples.numpy(), amplitude=chosen_amplitude, converged=converged
+    )
 
 
 class _Search:
     """Minus the log of evidence times prior, by the logarithms of the parameters not given."""
 
     def __init__(
-        self, inputs: np.ndarray, y: np.ndarray, inference: str, amplitude: float | None
+        self, inputs: np.ndarray, y: np.ndarray, inference: Inference, amplitude: float | None
     ) -> None:
-        self.inputs, self.y = torch.from_numpy(inputs), torch.from_numpy(y)
-        self.inference, self.amplitude = inference, amplitude
-        self.sites: Pair | None = None
+        self.inputs = torch.from_numpy(inputs)
+        self.y = torch.from_numpy(y)
+        self.inference = inference
+        self.amplitude = amplitude
+        self.sites: Pair | None = None  # of the last point, from where EP begins at the next
 
     def read(self, free: Tensor) -> tuple[Tensor, float]:
+        """Length scales, of all columns or one for all, and the amplitude."""
         values = torch.from_numpy(np.exp(free.numpy()))
-        if self.amplitude is not None:
-            multiples, amplitude = values, self.amplitude
+        if self.amplitude is None:
+            multiples = values[:-1]
+            amplitude = float(values[-1])
         else:
-            multiples, amplitude = values[:-1], float(values[-1])
+            multiples = values
+            amplitude = self.amplitude
         if not len(multiples):
             return values.new_ones(1), amplitude
         return self.inputs.shape[1] ** 0.5 * multiples, amplitude
 
     def __call__(self, free: Tensor) -> tuple[float, Tensor]:
         lengths, amplitude = self.read(free)
-        found = kernel_evidence(
+        evidence = kernel_evidence(
             self.inputs / lengths, self.y, amplitude, inference=self.inference, start=self.sites
         )
-        if math.isfinite(found.value):
-            self.sites = found.q.sites
-        by_length = found.by_log_length
-        slopes = by_length if len(lengths) > 1 else by_length.sum(0, keepdim=True)
+        if math.isfinite(evidence.value):
+            self.sites = evidence.q.sites
+        slopes = evidence.by_log_length
+        if len(lengths) == 1:
+            slopes = slopes.sum(0, keepdim=True)
         usual = torch.full_like(free, math.log(_USUAL_LENGTH))
         if self.amplitude is None:
-            by_amplitude = slopes.new_tensor([found.by_log_amplitude])
+            by_amplitude = slopes.new_tensor([evidence.by_log_amplitude])
             slopes = torch.cat([slopes[: len(free) - 1], by_amplitude])
             usual[-1] = math.log(_USUAL_AMPLITUDE)
         off = (free - usual) / _LOG_SD
-        return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes
+        return float(0.5 * off @ off) - evidence.value, off / _LOG_SD - slopes
 
-    def climb(self, *starts: Tensor) -> tuple[Tensor, bool]:
-        ranges = [_LENGTH_RANGE] * len(starts[0])
+    def climb(self, starts: Float[Tensor, "k p"]) -> tuple[Tensor, bool]:
+        """The best end of searches from some starts, and whether its slope vanishes."""
+        ranges = [_LENGTH_RANGE] * starts.shape[1]
         if self.amplitude is None:
             ranges[-1] = _AMPLITUDE_RANGE
-        bounds, options = torch.tensor(ranges).double().log(), {"maxiter": 100}
+        bounds = torch.tensor(ranges).double().log()
+        options = {"maxiter": _STEPS}
         ends = [minimise(self, start, bounds=bounds, options=options) for start in starts]
         best = min(ends, key=lambda end: float(end.fun))
         return torch.from_numpy(best.x), bool(best.success)
@@ -183,5 +215,6 @@ def stratified_rows(y: Float[np.ndarray, "m n"], n_rows: int) -> Int[np.ndarray,
     if n <= n_rows:
         return np.arange(n)
     order = np.random.default_rng(0).permutation(n)
-    classes = np.lexsort(y[:, order])  # rows of one class together
-    return np.sort(order[classes[np.linspace(0, n - 1, n_rows).round().astype(int)]])
+    by_class = order[np.lexsort(y[:, order])]  # rows of one class together
+    spaced = np.linspace(0, n - 1, n_rows).round().astype(int)
+    return np.sort(by_class[spaced])

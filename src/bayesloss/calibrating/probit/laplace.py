@@ -5,7 +5,8 @@ LHG section 4.2, E-step of Table 3; for the plain one Rasmussen and Williams (20
 start decides which is found (LHG's conjugate gradients may end at another).
 """
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -15,14 +16,18 @@ from bayesloss.calibrating.probit.whitened_gp import (
     Features,
     GaussianWeights,
     Labels,
+    Natural,
     Weights,
     curvature,
     hazard,
     log_likelihood,
     warn_if_unsettled,
 )
+from bayesloss.threads import one_thread
 
 _GRADIENT = 1e-9  # a mode is found when no entry of the gradient is larger
+_ARMIJO = 1e-4  # part of the rise that the slope promises, and a step has to bring: as usual
+_HALVINGS = 40  # of a step: it is then 1e-12 of Newton's, and changes nothing any more
 
 
 class LogTerm(Protocol):
@@ -50,9 +55,15 @@ def log_joint(
     return value if term is None else value + term.value(z)
 
 
-def laplace_probit(features: Features, y: Labels, **how: Any) -> GaussianWeights:
+def laplace_probit(
+    features: Features,
+    y: Labels,
+    term: LogTerm | None = None,
+    start: Weights | None = None,
+    max_iter: int = 100,
+) -> GaussianWeights:
     """What :func:`find_mode` finds; a ConvergenceWarning tells of what it does not."""
-    q = find_mode(features, y, **how)
+    q = find_mode(features, y, term=term, start=start, max_iter=max_iter)
     within = f"was not found in {q.n_iterations} iterations, or is a saddle"
     warn_if_unsettled(q, "mode", within, "another start")
     return q
@@ -67,69 +78,98 @@ def find_mode(
 ) -> GaussianWeights:
     """A mode of each data set's posterior and the Gaussian there, found or not."""
     z = features.new_zeros(len(y), features.shape[-1]) if start is None else start.clone()
+    posterior = _Posterior(features, y, term)
     active = torch.arange(len(y), device=y.device)
     for iteration in range(max_iter + 1):
-        gradient, hessian, safe = _derivatives(z[active], *_some(features, y, term, active))
-        unfinished = gradient.abs().amax(-1) > _GRADIENT
-        active, gradient = active[unfinished], gradient[unfinished]
+        at = posterior.select(active).derivatives(z[active])
+        unfinished = at.gradient.abs().amax(-1) > _GRADIENT
+        active = active[unfinished]
+        gradient = at.gradient[unfinished]
         if not len(active) or iteration == max_iter:
             break
-        factor, failed = torch.linalg.cholesky_ex(hessian[unfinished])
+        factor, failed = torch.linalg.cholesky_ex(at.minus_hessian[unfinished])
         # GPML (3.18). Near a saddle Newton's own step may lead downhill; the stand-in's never does.
-        stand_in = torch.linalg.cholesky(safe[unfinished])
+        stand_in = torch.linalg.cholesky(at.positive_definite[unfinished])
         factor = torch.where((failed > 0)[:, None, None], stand_in, factor)
         step = torch.cholesky_solve(gradient[..., None], factor).squeeze(-1)
-        z[active] = _line_search(z[active], step, gradient, _some(features, y, term, active))
-    _, hessian, _ = _derivatives(z, features, y, term)
-    factor, failed = torch.linalg.cholesky_ex(hessian)
+        z[active] = _line_search(posterior.select(active), z[active], step, gradient)
+    factor, failed = torch.linalg.cholesky_ex(posterior.derivatives(z).minus_hessian)
     converged = failed == 0
     fallback = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
     factor = torch.where(converged[:, None, None], factor, fallback)
     converged[active] = False
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    latent = (features @ z[..., None]).squeeze(-1)
-    weight = curvature(y * latent)
+    with one_thread():
+        covariance = torch.cholesky_inverse(factor)  # LHG Table 3, line 4
     return GaussianWeights(
         mean=z,
-        covariance=torch.cholesky_inverse(factor),  # LHG Table 3, line 4
-        log_evidence=log_joint(z, features, y, term) - 0.5 * log_det,  # GPML (3.32)
+        covariance=covariance,
+        log_evidence=posterior.log_density(z) - 0.5 * log_det,  # GPML (3.32)
         converged=converged,
         n_iterations=iteration,
-        # The quadratic that touches log Phi at the mode: W, and W f + slope as in GPML (3.18).
-        sites=(weight, weight * latent + y * hazard(y * latent)) if term is None else None,
+        sites=_touching_sites(z, features, y) if term is None else None,
     )
 
 
-_Data = tuple[Tensor, Tensor, LogTerm | None]
-_Three = tuple[Tensor, Tensor, Tensor]
+def _touching_sites(z: Weights, features: Features, y: Labels) -> Natural:
+    """The quadratics that touch log Phi at the mode: W, and W f + slope as in GPML (3.18)."""
+    latent = (features @ z[..., None]).squeeze(-1)
+    weight = curvature(y * latent)
+    return Natural(precision=weight, shift=weight * latent + y * hazard(y * latent))
 
 
-def _some(features: Tensor, y: Tensor, term: LogTerm | None, rows: Tensor) -> _Data:
-    return features[rows], y[rows], None if term is None else term.select(rows)
+class _Derivatives(NamedTuple):
+    """Of the log density by the weights; the last stands in for minus the Hessian at a saddle."""
+
+    gradient: Tensor
+    minus_hessian: Tensor
+    positive_definite: Tensor
 
 
-def _derivatives(z: Weights, features: Features, y: Labels, term: LogTerm | None) -> _Three:
-    margin = y * (features @ z[..., None]).squeeze(-1)
-    gradient = ((y * hazard(margin))[..., None, :] @ features).squeeze(-2) - z  # LHG eq. (27)
-    weighted = features * curvature(margin)[..., None]
-    hessian = features.mT @ weighted + torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
-    if term is None:
-        return gradient, hessian, hessian
-    slope, minus_hessian, safe = term.derivatives(z)
-    return gradient + slope, hessian + minus_hessian, hessian + safe
+@dataclass(frozen=True)
+class _Posterior:
+    """The posterior of each data set, as a density of the weights without its constant."""
+
+    features: Features
+    y: Labels
+    term: LogTerm | None
+
+    def select(self, rows: Tensor) -> "_Posterior":
+        """The same for some of the data sets."""
+        term = None if self.term is None else self.term.select(rows)
+        return _Posterior(self.features[rows], self.y[rows], term)
+
+    def log_density(self, z: Weights) -> Tensor:
+        return log_joint(z, self.features, self.y, self.term)
+
+    def derivatives(self, z: Weights) -> _Derivatives:
+        margin = self.y * (self.features @ z[..., None]).squeeze(-1)
+        slope = self.y * hazard(margin)
+        gradient = (slope[..., None, :] @ self.features).squeeze(-2) - z  # LHG eq. (27)
+        weighted = self.features * curvature(margin)[..., None]
+        unit = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+        minus_hessian = self.features.mT @ weighted + unit
+        if self.term is None:
+            return _Derivatives(gradient, minus_hessian, positive_definite=minus_hessian)
+        term_gradient, term_minus_hessian, term_stand_in = self.term.derivatives(z)
+        return _Derivatives(
+            gradient=gradient + term_gradient,
+            minus_hessian=minus_hessian + term_minus_hessian,
+            positive_definite=minus_hessian + term_stand_in,
+        )
 
 
-def _line_search(z: Tensor, step: Tensor, gradient: Tensor, data: _Data) -> Tensor:
+def _line_search(posterior: _Posterior, z: Tensor, step: Tensor, gradient: Tensor) -> Tensor:
     """Halve steps until the log density rises enough (Armijo)."""
-    before = log_joint(z, *data)
+    before = posterior.log_density(z)
     rise = (step * gradient).sum(-1)
     length = torch.ones_like(before)
     # Near the mode the rise drowns in rounding errors of the value itself.
     slack = 1e-14 * (1 + before.abs())
-    for _ in range(40):
-        after = log_joint(z + length[..., None] * step, *data)
-        short = ~(after >= before + 1e-4 * length * rise - slack)
-        if not bool(short.any()):
+    for _ in range(_HALVINGS):
+        after = posterior.log_density(z + length[..., None] * step)
+        too_long = ~(after >= before + _ARMIJO * length * rise - slack)
+        if not bool(too_long.any()):
             break
-        length = torch.where(short, length / 2, length)
+        length = torch.where(too_long, length / 2, length)
     return z + length[..., None] * step

@@ -25,6 +25,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     Features,
     GaussianWeights,
     Labels,
+    Natural,
     warn_if_unsettled,
 )
 
@@ -36,7 +37,8 @@ def tilted_ep(
 ) -> GaussianWeights:
     """Match the moments of the labels' and of the utility's sites in turn, until both stay."""
     prior = standard_normal(features)
-    precision, shift = torch.zeros_like(prior[0]), torch.zeros_like(prior[1])
+    precision = torch.zeros_like(prior.precision)  # of the utility's site, and its shift
+    shift = torch.zeros_like(prior.shift)
     q = fit_sites(features, y)
     q.converged[:] = False
     sites = q.label_sites()
@@ -44,28 +46,30 @@ def tilted_ep(
     rounds = 0
     while rounds < max_iter and len(rows):
         rounds += 1
-        start, cavity = (sites[0][rows], sites[1][rows]), (prior[0][rows], prior[1][rows])
-        mean, V, _ = combine_sites(features[rows], *start, cavity)
+        start = sites.select(rows)
+        unit = prior.select(rows)
+        mean, V, _ = combine_sites(features[rows], start.precision, start.shift, unit)
         _, g, H = utility.select(rows).log_expectation(mean, V)
         # The precision that V + V H V has more than V: -(H^-1 + V)^-1, and the shift.
-        P = -torch.linalg.solve(cavity[0] + H @ V, H)
+        P = -torch.linalg.solve(unit.precision + H @ V, H)
         P = 0.5 * (P + P.mT)
         b = (P @ (mean + (V @ g[..., None]).squeeze(-1))[..., None]).squeeze(-1) + g
         moved = (P - precision[rows]).abs().amax((-2, -1))
         change = torch.maximum(moved, (b - shift[rows]).abs().amax(-1))
-        precision[rows], shift[rows] = P, b
-        part = fit_sites(features[rows], y[rows], start=start, factor=(P, b))
+        precision[rows] = P
+        shift[rows] = b
+        tilted = fit_sites(features[rows], y[rows], start=start, factor=Natural(P, b))
         settled = change < _SETTLED
-        q.write(rows, replace(part, converged=part.converged & settled))
+        q.write(rows, replace(tilted, converged=tilted.converged & settled))
         rows = rows[~settled]
     within = f"did not settle in {rounds} rounds"
     warn_if_unsettled(q, "utility's site", within, "a larger max_loss")
     # EP's log evidence has the normaliser of q for the utility's site; the utility's own mass under
     # its cavity, and the cavity's normaliser, take its place.
     log_det = -torch.linalg.slogdet(q.covariance)[1]
-    site_shift = (features.mT @ sites[1][..., None]).squeeze(-1)
+    site_shift = (features.mT @ sites.shift[..., None]).squeeze(-1)
     normaliser = 0.5 * ((site_shift + shift) * q.mean).sum(-1) - 0.5 * log_det
-    mean, V, cavity_log_det = combine_sites(features, *sites, prior)
+    mean, V, cavity_log_det = combine_sites(features, sites.precision, sites.shift, prior)
     cavity_normaliser = 0.5 * (site_shift * mean).sum(-1) - 0.5 * cavity_log_det
     log_mass, _, _ = utility.log_expectation(mean, V)
     log_evidence = q.log_evidence - normaliser + cavity_normaliser + log_mass

@@ -9,6 +9,7 @@ shapes, ``*m`` are data sets, n training inputs, s new ones, r weights.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,7 +27,25 @@ _RANK_TOLERANCE = 1e-11
 Features = Float[Tensor, "*m n r"]
 Labels = Float[Tensor, "*m n"]
 Weights = Float[Tensor, "*m r"]
-Pair = tuple[Tensor, Tensor]  # mean and variance; or precision and shift, of sites or a Gaussian
+Pair = tuple[Tensor, Tensor]  # any two, such as those of the next classes
+
+
+class Moments(NamedTuple):
+    """Of values of the latent function."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Natural(NamedTuple):
+    """Natural parameters: of sites, exp(shift f - precision f^2 / 2), or of a Gaussian in z."""
+
+    precision: Tensor
+    shift: Tensor
+
+    def select(self, rows: Tensor) -> "Natural":
+        """The same for some of the data sets."""
+        return Natural(precision=self.precision[rows], shift=self.shift[rows])
 
 
 def log_likelihood(margin: Tensor) -> Tensor:
@@ -62,10 +81,10 @@ def skewness(margin: Tensor) -> Tensor:
     return torch.where(far, -2 / safe**3 * series, near)
 
 
-def cavity(mean: Labels, variance: Labels, precision: Labels, shift: Labels) -> Pair:
+def cavity(mean: Labels, variance: Labels, precision: Labels, shift: Labels) -> Moments:
     """GPML (3.56): mean and variance of a marginal without its own Gaussian factor."""
     left = 1 / (1 - precision * variance)
-    return left * (mean - shift * variance), left * variance
+    return Moments(mean=left * (mean - shift * variance), variance=left * variance)
 
 
 @dataclass(frozen=True)
@@ -83,10 +102,17 @@ class WhitenedGP:
         values, vectors = torch.linalg.eigh(_gram(kernel, inputs, inputs, batch_dims))
         kept = values > _RANK_TOLERANCE * values[..., -1:]
         rank = int(kept.sum(-1).max())
-        values, vectors, kept = values[..., -rank:], vectors[..., -rank:], kept[..., -rank:]
+        values = values[..., -rank:]
+        vectors = vectors[..., -rank:]
+        kept = kept[..., -rank:]
         root = torch.where(kept, values, torch.zeros_like(values)).sqrt()
         inverse = torch.where(kept, 1 / root, torch.zeros_like(root))
-        return cls(kernel, inputs, vectors * root[..., None, :], vectors * inverse[..., None, :])
+        return cls(
+            kernel=kernel,
+            inputs=inputs,
+            features=vectors * root[..., None, :],
+            basis=vectors * inverse[..., None, :],
+        )
 
     def project(self, inputs: Tensor) -> tuple[Float[Tensor, "*m s r"], Float[Tensor, "*m s"]]:
         """LHG (24) and (18) with noise variance 1: at new inputs, K_xD basis and sigma_x."""
@@ -99,12 +125,14 @@ class WhitenedGP:
         self, z: Float[Tensor, "*m k r"], inputs: Tensor, generator: torch.Generator
     ) -> Bool[Tensor, "*m k s"]:
         """For each z, which of the labels at new inputs, drawn together, are +1."""
-        features, batch_dims = self.project(inputs)[0], self.features.ndim - 2
+        features, _ = self.project(inputs)
+        batch_dims = self.features.ndim - 2
         left = _gram(self.kernel, inputs, inputs, batch_dims) - features @ features.mT
         values, vectors = torch.linalg.eigh(left)  # what z leaves open of f
         root = vectors * values.clamp(min=0.0).sqrt()[..., None, :]
         shape = (*z.shape[:-1], features.shape[-2])
-        normal, noise = (torch.randn(shape, dtype=z.dtype, generator=generator) for _ in range(2))
+        normal = torch.randn(shape, dtype=z.dtype, generator=generator)
+        noise = torch.randn(shape, dtype=z.dtype, generator=generator)
         return z @ features.mT + normal @ root.mT + noise > 0
 
 
@@ -117,12 +145,14 @@ class GaussianWeights:
     log_evidence: Float[Tensor, "*m"]
     converged: Bool[Tensor, "*m"]
     n_iterations: int
-    sites: Pair | None = None
+    sites: Natural | None = None
 
-    def latent(self, features: Features) -> Pair:
+    def latent(self, features: Features) -> Moments:
         """Mean and variance of features z."""
-        mean = (features @ self.mean[..., None]).squeeze(-1)
-        return mean, ((features @ self.covariance) * features).sum(-1)
+        return Moments(
+            mean=(features @ self.mean[..., None]).squeeze(-1),
+            variance=((features @ self.covariance) * features).sum(-1),
+        )
 
     def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "*m n r"]:
         """Draw n weights of each data set."""
@@ -135,33 +165,40 @@ class GaussianWeights:
         mean, variance = self.latent(features)
         return mean / (noise**2 + variance).sqrt()
 
-    def label_sites(self) -> Pair:
+    def label_sites(self) -> Natural:
         """The sites, or a ValueError if there are none."""
         if self.sites is None:
             raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
         return self.sites
 
-    def held_out(self, features: Features) -> Pair:
+    def held_out(self, features: Features) -> Moments:
         """Mean and variance of f at the training inputs, each without its own label."""
-        return cavity(*self.latent(features), *self.label_sites())
+        mean, variance = self.latent(features)
+        sites = self.label_sites()
+        return cavity(mean, variance, sites.precision, sites.shift)
 
-    def write(self, rows: Int[Tensor, " k"], part: "GaussianWeights") -> None:
-        """Overwrite the Gaussians of some data sets."""
-        for name in ("mean", "covariance", "log_evidence", "converged"):
-            getattr(self, name)[rows] = getattr(part, name)
-        for own, new in zip(self.sites or (), part.sites or (), strict=False):
-            own[rows] = new
+    def write(self, rows: Int[Tensor, " k"], new: "GaussianWeights") -> None:
+        """Overwrite the Gaussians of some data sets, and their sites if both have them."""
+        self.mean[rows] = new.mean
+        self.covariance[rows] = new.covariance
+        self.log_evidence[rows] = new.log_evidence
+        self.converged[rows] = new.converged
+        if self.sites is not None and new.sites is not None:
+            self.sites.precision[rows] = new.sites.precision
+            self.sites.shift[rows] = new.sites.shift
 
 
 def warn_if_unsettled(q: GaussianWeights, what: str, trouble: str, cure: str) -> None:
     """Warn of data sets that have not converged, with what may help."""
-    unsettled, broken = int((~q.converged).sum()), int((~q.log_evidence.isfinite()).sum())
-    advice = "use a larger max_iter, or "
+    unsettled = int((~q.converged).sum())
+    broken = int((~q.log_evidence.isfinite()).sum())
+    advice = f"use a larger max_iter, or {cure}"
     if broken:
-        trouble, advice = f"{trouble}; {broken} have cavities without variance", "use "
+        trouble = f"{trouble}; {broken} have cavities without variance"
+        advice = f"use {cure}"
     if unsettled:
         warn_unconverged(
-            f"the {what} of {unsettled} of {len(q.mean)} data sets {trouble}: {advice}{cure}"
+            f"the {what} of {unsettled} of {len(q.mean)} data sets {trouble}: {advice}"
         )
 
 
@@ -178,7 +215,8 @@ def decide(q: GaussianWeights, features: Features, noise: Labels, threshold: flo
 
 
 def _gram(kernel: SquaredExponential, x: Tensor, z: Tensor, batch_dims: int) -> Tensor:
-    call = kernel.__call__
+    """All k(x, z), for each of the data sets in the first dimensions."""
+    gram = kernel.__call__
     for _ in range(batch_dims):
-        call = torch.vmap(call)
-    return call(x, z)
+        gram = torch.vmap(gram)
+    return gram(x, z)

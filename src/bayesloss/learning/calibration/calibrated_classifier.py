@@ -7,7 +7,7 @@ scikit-learn's calibrator does with its classifier, this one does, too.
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
 
 from bayesloss.arrays import Array
+from bayesloss.learning.calibration.calibrator_base import Scale
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.data.rows import check_weights
@@ -102,7 +103,7 @@ class CalibratedClassifier(CalibratedClassifierCV):
         *,
         cv: Any = 5,
         n_jobs: int | None = None,
-        ensemble: bool | str = "auto",
+        ensemble: bool | Literal["auto"] = "auto",
     ) -> None:
         self.estimator = estimator
         self.cv = cv
@@ -140,38 +141,35 @@ class CalibratedClassifier(CalibratedClassifierCV):
         check_classification_targets(labels)
         weight = check_weights(sample_weight, labels)
         self.classes_, counts = np.unique(labels, return_counts=True)
-        if len(self.classes_) < 2:
-            found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
-            raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
-        if len(weightless := np.setdiff1d(self.classes_, labels[weight > 0])):
-            got = f"none of {weightless[0]}: leave its cases out"
-            raise ValueError(f"expected cases of weight above zero of every class, got {got}")
+        if len(self.classes_) == 0:
+            raise ValueError(f"{type(self).__name__} needs at least two classes, got no cases")
+        if len(self.classes_) == 1:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes, got one class only: "
+                f"{self.classes_[0]}"
+            )
+        weightless = np.setdiff1d(self.classes_, labels[weight > 0])
+        if len(weightless):
+            raise ValueError(
+                "expected cases of weight above zero of every class, got none of "
+                f"{weightless[0]}: leave its cases out"
+            )
         estimator = self._get_estimator()
         given = None if sample_weight is None else weight
-        params, for_split = self._routed(estimator, given, groups, fit_params)
+        for_fit, for_split = self._routed(estimator, given, groups, fit_params)
         if isinstance(estimator, FrozenEstimator):
-            models, rows, scores = [estimator], np.arange(len(labels)), _scores(estimator, X)
+            held_out = _HeldOut(
+                models=[estimator],
+                rows=np.arange(len(labels)),
+                scores=_scores(estimator, X),
+            )
         else:
             splits = self._splits(X, labels, counts, for_split)
-            fold = delayed(_fit_fold)
-            folds = (fold(estimator, X, labels, *split, params) for split in splits)
-            fitted = Parallel(n_jobs=self.n_jobs)(folds)
-            models = [model for model, _ in fitted]
-            rows = np.concatenate([test for _, test in splits])
-            order = rows.argsort(kind="stable")
-            rows, scores = rows[order], np.concatenate([part for _, part in fitted])[order]
-            if not self.ensemble:
-                models = [clone(estimator).fit(X, labels, **params)]
-        known = np.asarray(getattr(models[0], "classes_", self.classes_))
-        if not np.array_equal(known, self.classes_):
-            raise ValueError(f"expected the classifier's classes {known}, got {self.classes_}")
-        kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
-        scale = "real" if _method(models[0]) == "decision_function" else "probability"
-        self.calibrator_: Calibrator = kind(scale=scale)
-        weight = weight[rows] / np.bincount(rows)[rows]
-        groups = None if groups is None else _safe_indexing(groups, rows)
-        self.calibrator_.fit(scores, labels[rows], weight, groups)
-        self.calibrated_classifiers_ = [CalibratedPair(model, self.calibrator_) for model in models]
+            held_out = self._hold_out(estimator, X, labels, splits, for_fit)
+        models = held_out.models
+        if not self.ensemble and not isinstance(estimator, FrozenEstimator):
+            models = [clone(estimator).fit(X, labels, **for_fit)]
+        self._calibrate(models, held_out, labels, weight, groups)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(models[0], name):
                 setattr(self, name, getattr(models[0], name))
@@ -193,8 +191,49 @@ class CalibratedClassifier(CalibratedClassifierCV):
         return tags
 
     def _mean_scores(self, X: Any) -> Array:
-        every = [_scores(each.estimator, X) for each in self.calibrated_classifiers_]
-        return np.mean(every, axis=0)
+        scores = [_scores(pair.estimator, X) for pair in self.calibrated_classifiers_]
+        return np.mean(scores, axis=0)
+
+    def _hold_out(
+        self,
+        estimator: Any,
+        X: Any,
+        labels: NDArray,
+        splits: list[tuple[NDArray, NDArray]],
+        for_fit: dict[str, Any],
+    ) -> "_HeldOut":
+        """Fit a classifier without each fold, and ask it for the fold's scores."""
+        fit_fold = delayed(_fit_fold)
+        fitted = Parallel(n_jobs=self.n_jobs)(
+            fit_fold(estimator, X, labels, train, test, for_fit) for train, test in splits
+        )
+        rows = np.concatenate([test for _, test in splits])
+        scores = np.concatenate([fold_scores for _, fold_scores in fitted])
+        order = rows.argsort(kind="stable")
+        return _HeldOut(
+            models=[model for model, _ in fitted], rows=rows[order], scores=scores[order]
+        )
+
+    def _calibrate(
+        self,
+        models: list[Any],
+        held_out: "_HeldOut",
+        labels: NDArray,
+        weight: Array,
+        groups: ArrayLike | None,
+    ) -> None:
+        """Fit the calibrator to held-out scores, and pair the classifiers that predict with it."""
+        known = np.asarray(getattr(models[0], "classes_", self.classes_))
+        if not np.array_equal(known, self.classes_):
+            raise ValueError(f"expected the classifier's classes {known}, got {self.classes_}")
+        kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
+        scale: Scale = "real" if _method(models[0]) == "decision_function" else "probability"
+        self.calibrator_: Calibrator = kind(scale=scale)
+        rows = held_out.rows
+        weight = weight[rows] / np.bincount(rows)[rows]
+        groups = None if groups is None else _safe_indexing(groups, rows)
+        self.calibrator_.fit(held_out.scores, labels[rows], weight, groups)
+        self.calibrated_classifiers_ = [CalibratedPair(model, self.calibrator_) for model in models]
 
     def _splits(
         self, X: Any, labels: NDArray, counts: NDArray, for_split: dict[str, Any]
@@ -210,9 +249,12 @@ class CalibratedClassifier(CalibratedClassifierCV):
             )
         splits = list(cv.split(X, labels, **for_split))
         for number, (train, _) in enumerate(splits, 1):
-            if len(unseen := np.setdiff1d(self.classes_, labels[train])):
-                got = f"none of {unseen[0]} without fold {number} of {len(splits)}"
-                raise ValueError(f"expected cases of every class to train on, got {got}")
+            unseen = np.setdiff1d(self.classes_, labels[train])
+            if len(unseen):
+                raise ValueError(
+                    "expected cases of every class to train on, got none of "
+                    f"{unseen[0]} without fold {number} of {len(splits)}"
+                )
         return splits
 
     def _routed(
@@ -224,27 +266,41 @@ class CalibratedClassifier(CalibratedClassifierCV):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters for the classifier's ``fit`` and for the splitter's ``split``."""
         if _routing_enabled():
-            every = {"sample_weight": weight, "groups": groups, **fit_params}
-            given = {name: value for name, value in every.items() if value is not None}
+            requested = {"sample_weight": weight, "groups": groups, **fit_params}
+            given = {name: value for name, value in requested.items() if value is not None}
             routed = process_routing(self, "fit", **given)
             return routed.estimator.fit, routed.splitter.split
-        params = dict(fit_params)
+        for_fit = dict(fit_params)
         if weight is not None and not isinstance(estimator, FrozenEstimator):
             if "sample_weight" in inspect.signature(estimator.fit).parameters:
-                params["sample_weight"] = weight
+                for_fit["sample_weight"] = weight
             else:
-                who = type(estimator).__name__
-                warn_caller(f"{who}.fit takes no sample_weight: weights count in calibration only")
-        return params, {} if groups is None else {"groups": groups}
+                warn_caller(
+                    f"{type(estimator).__name__}.fit takes no sample_weight: weights count in "
+                    "calibration only"
+                )
+        for_split = {} if groups is None else {"groups": groups}
+        return for_fit, for_split
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Classifiers, and the scores of rows that they were not trained on."""
+
+    models: list[Any]
+    rows: NDArray  # (m,), ascending; a row comes as often as it was held out
+    scores: Array  # of shape (m,) or (m, n_classes)
 
 
 def _fit_fold(
-    estimator: Any, X: Any, y: NDArray, train: NDArray, test: NDArray, params: dict[str, Any]
+    estimator: Any, X: Any, y: NDArray, train: NDArray, test: NDArray, for_fit: dict[str, Any]
 ) -> tuple[Any, Array]:
     """A classifier fitted to some rows, and its scores of others."""
-    own = _check_method_params(X, params, indices=train)
-    model = clone(estimator).fit(*_safe_split(estimator, X, y, train), **own)
-    return model, _scores(model, _safe_split(estimator, X, y, test, train)[0])
+    of_train = _check_method_params(X, for_fit, indices=train)
+    X_train, y_train = _safe_split(estimator, X, y, train)
+    model = clone(estimator).fit(X_train, y_train, **of_train)
+    X_test, _ = _safe_split(estimator, X, y, test, train)
+    return model, _scores(model, X_test)
 
 
 def _method(estimator: Any) -> str:
@@ -253,5 +309,8 @@ def _method(estimator: Any) -> str:
 
 def _scores(estimator: Any, X: Any) -> Array:
     """Decision values or probabilities: of shape (n,) for two classes, else (n, n_classes)."""
-    scores = np.asarray(getattr(estimator, _method(estimator))(X))
-    return scores[:, 1] if scores.ndim == 2 and scores.shape[1] == 2 else scores
+    ask = getattr(estimator, _method(estimator))
+    scores = np.asarray(ask(X))
+    if scores.ndim == 2 and scores.shape[1] == 2:
+        return scores[:, 1]
+    return scores

@@ -10,15 +10,21 @@ The likelihood to the power ``rank(H) / tr(H^+ J)`` has the right mean curvature
 Ventura 2011). The trace is the same in any parameters: for two classes log odds would do.
 """
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from bayesloss.arrays import Array
 
+Scale = Literal["auto", "probability", "real"]
+
 # What the half widths of bands are multiplied by, on the scale of log odds: priors are smooth, and
 # where the truth has steps and corners the posterior is off by more than it knows.
 WIDER = 1.2
+# Of the prior of a SoftmaxCalibrator's log t: a factor of seven either way is one deviation.
+LOG_TEMPERATURE_VARIANCE = 4.0
 _NULL = 1e-10  # the part of the largest eigenvalue of H below which one is rounding error
 
 
@@ -40,13 +46,16 @@ def composite_power(logits: Array, codes: NDArray, weight: Array, groups: NDArra
     values, vectors = np.linalg.eigh(information)
     counted = values > _NULL * values[-1]  # equal b of all classes change nothing
     along = (vectors.T @ sums)[counted]
+    rank = float(counted.sum())
     trace = float(((along**2).sum(axis=1) / values[counted]).sum())
-    return min(1.0, float(counted.sum()) / trace) if trace > 0 else 1.0
+    if trace > 0:
+        return min(1.0, rank / trace)
+    return 1.0
 
 
 def matrix_precision(K: int) -> Array:
     """Prior precisions of the W of a :class:`~bayesloss.SoftmaxCalibrator`, then of its b."""
     precision = np.full((K, K + 1), 2.0 * K * (K - 1))
     precision[:, K] = 2 * K
-    precision[range(K), range(K)] = 2 * K
+    np.fill_diagonal(precision, 2 * K)
     return precision

@@ -1,7 +1,7 @@
 """The parts of calibrators' fits that need PyTorch: the posterior of a curve, and searches."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,60 +11,100 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from bayesloss.arrays import Array
-from bayesloss.learning.calibration.calibrator_base import matrix_precision
-from bayesloss.learning.calibration.monotone_curves import CurvePosterior, MonotoneCurve
+from bayesloss.learning.calibration.calibrator_base import (
+    LOG_TEMPERATURE_VARIANCE,
+    matrix_precision,
+)
+from bayesloss.learning.calibration.monotone_curves import (
+    CurveComponent,
+    CurvePosterior,
+    MonotoneCurve,
+)
 from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.evidence.mixtures import NormalBernoulli, PosteriorMixture, average_priors
 from bayesloss.learning.inference.laplace import Posterior
-from bayesloss.learning.sources.priors import CentredISGP, grid_size
+from bayesloss.learning.sources.priors import CentredISGP, SourcePrior, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
+from bayesloss.threads import one_thread
 
 _CURVE_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores of a LinkCalibrator span
-_FILLED = 0.5  # and the u of a class of a SoftmaxCalibrator
+_SOURCE_FILLED = 0.5  # and the u of a class of a SoftmaxCalibrator
 MAX_ITER = 500  # of its searches
 
 
-def fit_curve(
-    rows: Rows, centre: float, half: float, total: float, power: float
-) -> tuple[CurvePosterior, bool]:
-    """The posterior of nu given log odds within centre +- half, and whether it was all found."""
-    c, edge = (_CURVE_FILLED / half, half) if half > 0 else (1.0, 1.0)
-    priors, likelihood = _priors(c, centre), NormalBernoulli()
-    nodes = torch.linspace(-edge, edge, grid_size(priors[0], 2 * edge, total), dtype=torch.float64)
+@one_thread()
+def fit_curve(rows: Rows, centre: float, half: float, total: float, power: float) -> CurvePosterior:
+    """The posterior of nu given log odds within centre +- half, of a total weight."""
+    c = 1.0
+    edge = 1.0
+    if half > 0:
+        c = _CURVE_FILLED / half
+        edge = half
+    priors: Sequence[SourcePrior] = _priors(c, centre)
+    likelihood = NormalBernoulli()
+    size = grid_size(priors[0], 2 * edge, total)
+    nodes = torch.linspace(-edge, edge, size, dtype=torch.float64)
     shares = power * rows.fold(_shares, centre, nodes)
-    data = likelihood.on_grid(priors[0].features, nodes, shares)
-    found = average_priors(priors, likelihood, data, priors[-1].location)
-    # In the order of the fields of Posterior.
-    own, _, modes, roots, *facts = zip(*(vars(q).values() for q in found.components), strict=True)
-    facts = list(zip(map(priors.index, own), *facts, strict=True))
-    modes, roots = torch.stack(modes).numpy(), torch.stack(roots).numpy()
-    return CurvePosterior(c, found.weights.numpy(), modes, roots, facts), found.converged
-
-
-def mixture(q: CurvePosterior, centre: float) -> PosteriorMixture:
-    """The same posterior with its priors, as inference has it."""
-    priors, likelihood = _priors(q.c, centre), NormalBernoulli()
-    parts = [
-        Posterior(priors[place], likelihood, torch.from_numpy(mode), torch.from_numpy(root), *facts)
-        for mode, root, (place, *facts) in zip(q.modes, q.roots, q.facts, strict=True)
+    observations = likelihood.on_grid(priors[0].features, nodes, shares)
+    average = average_priors(priors, likelihood, observations, priors[-1].location)
+    upper = np.triu_indices(len(priors[0].location))
+    components = [
+        CurveComponent(
+            prior=priors.index(posterior.prior),
+            weight=weight,
+            mode=posterior.mode.numpy(),
+            triangle=posterior.root.numpy()[upper],
+            log_evidence=posterior.log_evidence,
+            evidence_bound=posterior.evidence_bound,
+            least_curvature=posterior.least_curvature,
+            converged=posterior.converged,
+            n_iter=posterior.n_iter,
+        )
+        for posterior, weight in zip(average.components, average.weights.tolist(), strict=True)
     ]
-    return PosteriorMixture(parts, torch.from_numpy(q.weights))
+    return CurvePosterior(c=c, components=components, converged=average.converged)
+
+
+def mixture(curves: CurvePosterior, centre: float) -> PosteriorMixture:
+    """The same posterior with its priors, as inference has it."""
+    priors = _priors(curves.c, centre)
+    likelihood = NormalBernoulli()
+    components = [
+        Posterior(
+            prior=priors[component.prior],
+            likelihood=likelihood,
+            mode=torch.from_numpy(component.mode),
+            root=torch.from_numpy(component.root),
+            log_evidence=component.log_evidence,
+            evidence_bound=component.evidence_bound,
+            least_curvature=component.least_curvature,
+            converged=component.converged,
+            n_iter=component.n_iter,
+        )
+        for component in curves.components
+    ]
+    return PosteriorMixture(components, torch.from_numpy(curves.weights))
 
 
 def _priors(c: float, centre: float) -> list[CentredISGP]:
-    """The family that is averaged over; a priori the slope of a path lies in 0 to 4 or so."""
+    """The family that is averaged over: how far a path strays from a line, and how smoothly.
+
+    A priori its slope lies in 0 to 4 or so, by tau; in the middle of the scores its standard
+    deviation is 2, by gamma.
+    """
     kernels = [
         TrigonometricKernel(a=a, c=c, n_basis=32).scaled(variance)
         for variance in (0.5, 0.15, 0.03)
         for a in (1.3, 2.0, 5.0)
     ]
-    return [CentredISGP(each, tau=0.5, mu=centre, gamma=0.25) for each in kernels]
+    return [CentredISGP(kernel, tau=0.5, mu=centre, gamma=0.25) for kernel in kernels]
 
 
 def _shares(x: Array, y: Array, weight: Array, centre: float, nodes: Tensor) -> Tensor:
-    x, y, weight = map(torch.from_numpy, (x - centre, y, weight))
-    return NormalBernoulli.shares(x, y, weight, nodes)
+    return NormalBernoulli.shares(
+        torch.from_numpy(x - centre), torch.from_numpy(y), torch.from_numpy(weight), nodes
+    )
 
 
 @dataclass(frozen=True)
@@ -76,24 +116,38 @@ class CrossEntropy:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """The loss, of shape ()."""
-        target, cross_entropy = torch.from_numpy(self.codes), torch.nn.functional.cross_entropy
-        return torch.from_numpy(self.weight) @ cross_entropy(logits, target, reduction="none")
+        codes = torch.from_numpy(self.codes)
+        losses = torch.nn.functional.cross_entropy(logits, codes, reduction="none")
+        return torch.from_numpy(self.weight) @ losses
 
 
+@one_thread()
 def fit_temperature(logits: Array, loss: CrossEntropy) -> float:
     """The factor of logits; a weak prior keeps it finite where classes can be separated."""
     z = torch.from_numpy(logits)
-    found = minimize_scalar(
-        lambda log_t: float(loss(math.exp(log_t) * z)) + log_t**2 / 8,
-        bounds=np.log([1e-4, 1e4]),
-        method="bounded",
-    )
-    return math.exp(found.x)
+
+    def penalised(log_t: float) -> float:
+        return float(loss(math.exp(log_t) * z)) + log_t**2 / (2 * LOG_TEMPERATURE_VARIANCE)
+
+    # The ends are 4.6 of the prior's standard deviations away.
+    search = minimize_scalar(penalised, bounds=np.log([1e-4, 1e4]), method="bounded")
+    return math.exp(search.x)
 
 
-def fit_matrix(logits: Array, loss: CrossEntropy) -> tuple[Array, Array, bool]:
-    """Matrix and intercept, and whether the search for them converged."""
-    K, z = logits.shape[1], torch.from_numpy(logits)
+@dataclass(frozen=True)
+class MatrixFit:
+    """The matrix I + W and intercept b of a SoftmaxCalibrator, and whether these are at a mode."""
+
+    matrix: Array  # (K, K)
+    intercept: Array  # (K,)
+    converged: bool
+
+
+@one_thread()
+def fit_matrix(logits: Array, loss: CrossEntropy) -> MatrixFit:
+    """The mode of matrix and intercept, from the identity."""
+    K = logits.shape[1]
+    z = torch.from_numpy(logits)
     penalty = torch.from_numpy(matrix_precision(K)) / 2
 
     def objective(theta: Tensor) -> Tensor:
@@ -102,38 +156,58 @@ def fit_matrix(logits: Array, loss: CrossEntropy) -> tuple[Array, Array, bool]:
 
     mode, converged = _minimum(objective, penalty)
     mode = np.eye(K, K + 1) + mode
-    return mode[:, :K].copy(), mode[:, K].copy(), converged
+    return MatrixFit(matrix=mode[:, :K].copy(), intercept=mode[:, K].copy(), converged=converged)
 
 
+@one_thread()
 def fit_sources(u: Array, loss: CrossEntropy) -> tuple[list[MonotoneCurve], bool]:
-    """All sources together, in units of their priors' standard deviations."""
-    priors, features = [], []
-    for column in torch.from_numpy(u).T:
-        centre = (column.min() + column.max()) / 2
-        reach = float((column - centre).abs().max())
-        c = _FILLED / reach if reach > 0 else 1.0
-        kernel = TrigonometricKernel(a=2.5, c=c, n_basis=16).scaled(0.03)
-        prior = CentredISGP(kernel, tau=0.05, mu=float(centre), gamma=20.0)
-        priors.append(prior)
-        features.append(prior.features(column - centre))
+    """The mode of all sources together, and whether it was found.
+
+    The search is in units of the priors' standard deviations.
+    """
+    columns = torch.from_numpy(u).T
+    priors = [_source_prior(column) for column in columns]
+    features = [
+        prior.features(column - prior.mu) for prior, column in zip(priors, columns, strict=True)
+    ]
     location = torch.stack([prior.location for prior in priors])
     spread = priors[0].precision.rsqrt()  # the same for all
 
     def objective(theta: Tensor) -> Tensor:
-        Gamma = location + theta.reshape(location.shape) * spread
-        terms = zip(features, priors, Gamma, strict=True)
-        columns = [h @ prior.coefficients(each) for h, prior, each in terms]
-        return loss(torch.stack(columns, dim=1)) + (theta**2).sum() / 2
+        Gammas = location + theta.reshape(location.shape) * spread
+        logits = [
+            h @ prior.coefficients(Gamma)
+            for h, prior, Gamma in zip(features, priors, Gammas, strict=True)
+        ]
+        return loss(torch.stack(logits, dim=1)) + (theta**2).sum() / 2
 
     theta, converged = _minimum(objective, location)
-    Gamma = (location + torch.from_numpy(theta) * spread).numpy()
-    modes = zip(priors, Gamma, strict=True)
-    curves = [MonotoneCurve(float(p.mu), p.kernel.c, G, p.precision.numpy()) for p, G in modes]
+    modes = (location + torch.from_numpy(theta) * spread).numpy()
+    curves = [
+        MonotoneCurve(
+            centre=float(prior.mu),
+            c=prior.kernel.c,
+            Gamma=mode,
+            precision=prior.precision.numpy(),
+        )
+        for prior, mode in zip(priors, modes, strict=True)
+    ]
     return curves, converged
+
+
+def _source_prior(u: Tensor) -> CentredISGP:
+    """The prior of a class's source: standard deviations of .05 and .22 of level and intercept."""
+    centre = (u.min() + u.max()) / 2
+    reach = float((u - centre).abs().max())
+    c = 1.0
+    if reach > 0:
+        c = _SOURCE_FILLED / reach
+    kernel = TrigonometricKernel(a=2.5, c=c, n_basis=16).scaled(0.03)
+    return CentredISGP(kernel, tau=0.05, mu=float(centre), gamma=20.0)
 
 
 def _minimum(objective: Callable[[Tensor], Tensor], like: Tensor) -> tuple[Array, bool]:
     """Where the objective is least, from zero, and whether the search for it converged."""
-    start, options = like.new_zeros(like.numel()), {"maxiter": MAX_ITER}
-    found = minimise(differentiated(objective), start, options=options)
-    return found.x.reshape(like.shape), bool(found.success)
+    start = like.new_zeros(like.numel())
+    search = minimise(differentiated(objective), start, options={"maxiter": MAX_ITER})
+    return search.x.reshape(like.shape), bool(search.success)

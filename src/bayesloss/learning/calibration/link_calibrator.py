@@ -14,18 +14,13 @@ half periods, or ``log(1 + n)`` if that is farther, as n cases tell of log odds 
 only as the logarithm of the distance: no score makes anything certain.
 """
 
-import lzma
 import math
-import pickle
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import CubicHermiteSpline
 from scipy.special import expit
-from scipy.stats import norm, qmc
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
@@ -33,22 +28,58 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.arrays import Array, as_scores
-from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
-from bayesloss.learning.calibration.monotone_curves import monotone_curves
+from bayesloss.learning.calibration.calibrator_base import WIDER, Scale, composite_power
+from bayesloss.learning.calibration.monotone_curves import CurveTable
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
 from bayesloss.learning.data.rows import Rows, read_scores
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller, warn_unconverged
 
-_DRAWS = 256  # a power of two, as Sobol's points are balanced for
-_NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
-_HALF_PERIODS = 3  # that tables cover, on either side
-_STEPS = 2 * _HALF_PERIODS * _NODES
-_DOUBLES = [{"id": lzma.FILTER_LZMA2, "lc": 0, "lp": 3}]  # whose eight bytes are unlike each other
 _MANY = 100  # kinds of labels that are told apart before they are refused
-_FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
+# Where less than an eighth of the fitted scores was in [0, 1], four or more that all are there look
+# like probabilities: chance would put them there once in 8^4 times.
+_RARELY_INSIDE = 0.125
+_SUSPECTED = 4
 
 
+@dataclass(frozen=True)
+class _Survey:
+    """What is asked of all cases before the fit."""
+
+    labels: NDArray  # the first of the sorted kinds
+    n: int
+    weight: float
+    inside: int  # how many scores lie in [0, 1]
+    low: float  # the extreme scores, NaN if one is
+    high: float
+
+    @classmethod
+    def of(cls, x: Array, y: NDArray, weight: Array) -> "_Survey":
+        """Survey a part of the cases, which may be empty."""
+        return cls(
+            labels=np.unique(y)[:_MANY],
+            n=len(x),
+            weight=float(weight.sum()),
+            inside=int(((x >= 0) & (x <= 1)).sum()),
+            low=float(x.min(initial=np.inf)),
+            high=float(x.max(initial=-np.inf)),
+        )
+
+    @classmethod
+    def merged(cls, parts: list["_Survey"]) -> "_Survey":
+        """The survey of all from those of parts."""
+        return cls(
+            labels=np.unique(np.concatenate([part.labels for part in parts]))[:_MANY],
+            n=sum(part.n for part in parts),
+            weight=sum(part.weight for part in parts),
+            inside=sum(part.inside for part in parts),
+            low=float(np.min([part.low for part in parts])),
+            high=float(np.max([part.high for part in parts])),
+        )
+
+
+@on_one_thread
 class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """Scores to probabilities by a smooth, strictly increasing curve with a posterior band.
 
@@ -97,10 +128,10 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "scale": [StrOptions({"auto", "probability", "real"})]
+        "scale": [StrOptions(set(get_args(Scale)))]
     }
 
-    def __init__(self, *, scale: str = "auto") -> None:
+    def __init__(self, *, scale: Scale = "auto") -> None:
         self.scale = scale
 
     def fit(
@@ -134,23 +165,15 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self._validate_params()
         with all_or_nothing(self):
             rows = read_scores(scores, y, sample_weight, groups)
-            self.classes_, (n, total, inside), ends = rows.fold(_survey, merge=_merged)
-            if len(self.classes_) != 2:
-                several = len(self.classes_) > 1
-                found = f"{len(self.classes_)}" if several else f"only {self.classes_[0]}"
-                raise ValueError(f"expected cases of two classes, got {found}")
-            check_classification_targets(self.classes_)
-            if np.isnan(ends).any():
-                raise ValueError("expected scores, got NaN")
-            self._in_unit_interval = inside / n
-            in_unit = "probability" if inside == n else "real"
-            self.scale_ = in_unit if self.scale == "auto" else self.scale
-            self._check_scale(ends)
-            one = self.classes_[1]
-            rows = rows.map(y=lambda y: (y == one).astype(np.float64))
-            self.transform_ = ScoreTransform.fit(rows, int(n), self.scale_ == "probability")
+            survey = rows.fold(_Survey.of, merge=_Survey.merged)
+            self._read(survey)
+            positive = self.classes_[1]
+            rows = rows.map(y=lambda labels: (labels == positive).astype(np.float64))
+            in_unit_interval = self.scale_ == "probability"
+            self.transform_ = ScoreTransform.fit(rows, survey.n, in_unit_interval)
             self._warn_of_direction()
-            self._fit_curve(rows.map(self.transform_), total, self.transform_(ends))
+            ends = self.transform_(np.array([survey.low, survey.high]))
+            self._fit_curve(rows.map(self.transform_), survey.weight, ends)
         return self
 
     @property
@@ -169,12 +192,12 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def log_odds(self, scores: ArrayLike) -> Array:
         """The log odds of the mean probability of ``classes_[1]``, of shape (n,)."""
-        return self._interpolated(self._odds, self._position(scores))
+        return self._table.mean_at(self._position(scores))
 
     def mean_curve(self, scores: ArrayLike) -> Array:
         """The posterior mean of nu, the log odds of a curve: of shape (n,)."""
         x = self._position(scores)
-        return self._log_odds_of_path(x, self._paths.mean(axis=0))
+        return self._table.between_nodes(self._table.curves.mean(axis=0), x)
 
     @by_blocks
     def predict(self, scores: ArrayLike) -> NDArray:
@@ -203,32 +226,54 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         """The ends of the same interval as log odds."""
         check_level(level)
         x = self._position(scores)
-        at = [(1 - level) / 2, 0.5, (1 + level) / 2]
-        lowest, median, highest = np.quantile(self._paths, at, axis=0)
-        low = self._log_odds_of_path(x, median + WIDER * (lowest - median))
-        high = self._log_odds_of_path(x, median + WIDER * (highest - median))
+        levels = [(1 - level) / 2, 0.5, (1 + level) / 2]
+        lowest, median, highest = np.quantile(self._table.curves, levels, axis=0)
+        low = self._table.between_nodes(median + WIDER * (lowest - median), x)
+        high = self._table.between_nodes(median + WIDER * (highest - median), x)
         return low, high
 
     def sample_proba(self, scores: ArrayLike) -> Array:
         """Probabilities of ``classes_[1]`` under 256 posterior curves, of shape (256, n)."""
         x = self._position(scores)
-        return np.stack([expit(self._log_odds_of_path(x, path)) for path in self._paths])
+        return np.stack(
+            [expit(self._table.between_nodes(curve, x)) for curve in self._table.curves]
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
         tags.classifier_tags.multi_class = False
         return tags
 
+    def _read(self, survey: _Survey) -> None:
+        """Take classes and scale from what is known of the cases, or refuse these."""
+        self.classes_ = survey.labels
+        if len(self.classes_) == 1:
+            raise ValueError(f"expected cases of two classes, got only {self.classes_[0]}")
+        if len(self.classes_) != 2:
+            raise ValueError(f"expected cases of two classes, got {len(self.classes_)}")
+        check_classification_targets(self.classes_)
+        ends = np.array([survey.low, survey.high])
+        if np.isnan(ends).any():
+            raise ValueError("expected scores, got NaN")
+        self._in_unit_interval = survey.inside / survey.n
+        self.scale_ = self.scale
+        if self.scale == "auto":
+            self.scale_ = "probability" if survey.inside == survey.n else "real"
+        self._check_scale(ends)
+
     def _check_scale(self, values: Array) -> None:
         outside = values[(values < 0) | (values > 1)]
-        if self.scale_ == "probability" and len(outside):
-            why = (
+        if self.scale_ != "probability" or len(outside) == 0:
+            return
+        message = f"expected probabilities in [0, 1], got {outside[0]:.6g}"
+        if self.scale == "auto":
+            message += (
                 ": the scores that the calibrator was fitted to all lay there; if they were no "
                 "probabilities, fit it with scale='real'"
             )
-            told = why if self.scale == "auto" else ""
-            raise ValueError(f"expected probabilities in [0, 1], got {outside[0]:.6g}{told}")
+        raise ValueError(message)
 
     def _warn_of_direction(self) -> None:
         if math.isinf(self.transform_.sigmoid.error):
@@ -247,59 +292,48 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         if rows.groups is not None:
             logits = np.stack([np.zeros_like(rows.x), rows.x], axis=1)
             self.power_ = composite_power(logits, rows.y.astype(int), rows.weight, rows.groups)
-        self.centre_, half = float(ends.sum() / 2), float(ends[1] - ends[0]) / 2
-        self._posterior, self.converged_ = fit_curve(rows, self.centre_, half, total, self.power_)
+        self.centre_ = float(ends.sum() / 2)
+        half = float(ends[1] - ends[0]) / 2
+        self._posterior = fit_curve(rows, self.centre_, half, total, self.power_)
+        self.converged_ = self._posterior.converged
         if not self.converged_:
             warn_unconverged(
                 "Newton's method found no mode of the posterior to full precision; look at "
                 "average_.components before you rely on the band"
             )
-        self._tabulate()
+        self._table = CurveTable.of(self._posterior)
         doubt = math.log1p(self.power_ * total)
-        low = min(self._nodes[0], -doubt - self.centre_)
-        self._trusted = LogTails(low, max(self._nodes[-1], doubt - self.centre_), 1.0)
-
-    def _tabulate(self) -> None:
-        """The paths of nu and the log odds of their mean probability, at equally spaced nodes."""
-        posterior = self._posterior
-        nodes = np.arange(-_STEPS // 2, _STEPS // 2 + 1) / _NODES / posterior.c  # +-1 / c exactly
-        Gamma = posterior.draws(_noise(posterior.modes.shape[1]))
-        nu, slope = monotone_curves(nodes, Gamma, posterior.c)
-        log_p = np.minimum(nu, 0) - np.log1p(np.exp(-np.abs(nu)))
-        log_q = log_p - nu
-        (sum_p, p), (sum_q, q) = _shares_of_sum(log_p), _shares_of_sum(log_q)
-        odds = sum_p - sum_q
-        # d log mean(p) = mean of d log p = q d nu, weighted by p; for q likewise.
-        slopes = ((p * np.exp(log_q) + q * np.exp(log_p)) * slope).sum(axis=0)
-        # Cubics between nodes increase if no slope exceeds three secants (Fritsch, Carlson 1980).
-        secants = np.diff(odds) / np.diff(nodes)
-        slopes[1:-1] = np.minimum(slopes[1:-1], 3 * np.minimum(secants[1:], secants[:-1]))
-        slopes[0], slopes[-1] = secants[0], secants[-1]
-        self._nodes, self._paths = nodes, nu
-        self._odds = CubicHermiteSpline(nodes, odds, slopes)
+        self._trusted = LogTails(
+            low=min(self._table.nodes[0], -doubt - self.centre_),
+            high=max(self._table.nodes[-1], doubt - self.centre_),
+            width=1.0,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: 50 kB, without the tables of 2.5 MB that follow from them."""
-        state = {k: v for k, v in vars(self).items() if k not in ("_nodes", "_paths", "_odds")}
-        fitted = {k: state.pop(k) for k in ("_posterior", "transform_") if k in state}
-        return {**state, "_packed": lzma.compress(pickle.dumps(fitted), filters=_DOUBLES)}
+        """What a pickle holds: 50 kB, without the table of 2.5 MB that follows from the rest."""
+        return {name: value for name, value in vars(self).items() if name != "_table"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpack a fit, and make its tables anew."""
-        fitted = pickle.loads(lzma.decompress(state["_packed"]))
-        self.__dict__.update({**state, **fitted})
-        del self._packed
-        if fitted:
-            self._tabulate()
+        """Take a state, and make the table of a fit anew."""
+        if "_packed" in state:
+            raise ValueError(
+                "expected a LinkCalibrator that this version of bayesloss has saved, got one of "
+                "an earlier version, whose posterior is stored otherwise: fit it again, or load "
+                "it with the version that saved it"
+            )
+        self.__dict__.update(state)
+        if "_posterior" in state:
+            self._table = CurveTable.of(self._posterior)
 
     def _position(self, scores: ArrayLike) -> Array:
+        """Log odds less their centre, of scores that are in the scale of the fitted ones."""
         check_is_fitted(self)
         values = as_scores(scores)
         self._check_scale(values)
         if (
             self.scale_ == "real"
-            and self._in_unit_interval < _FEW / 2
-            and len(values) >= 1 / _FEW
+            and self._in_unit_interval < _RARELY_INSIDE
+            and len(values) >= _SUSPECTED
             and ((values >= 0) & (values <= 1)).all()
         ):
             warn_caller(
@@ -307,44 +341,3 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 f"those that the calibrator was fitted to {self._in_unit_interval:.0%}"
             )
         return self._trusted(self.transform_(values) - self.centre_)
-
-    def _log_odds_of_path(self, x: Array, values: Array) -> Array:
-        """The log odds of a path that has these at the nodes."""
-        return self._interpolated(lambda at: np.interp(at, self._nodes, values), x)
-
-    def _interpolated(self, curve: Callable[[Array], Array], x: Array) -> Array:
-        """A curve between the nodes, and beyond them the straight lines of its last secants."""
-        at = self._nodes[[0, 1, -2, -1]]
-        values = curve(at)
-        slopes = (values[[1, 3]] - values[[0, 2]]) / (at[[1, 3]] - at[[0, 2]])
-        inside = x.clip(at[0], at[3])
-        beyond = x - inside
-        return curve(inside) + (beyond * np.where(beyond < 0, *slopes) if beyond.any() else 0)
-
-
-def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
-    """The first labels, sums of cases, weights and scores in [0, 1], and the extreme scores."""
-    sums = np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
-    ends = np.array([x.min(initial=np.inf), x.max(initial=-np.inf)])
-    return np.unique(y)[:_MANY], sums, ends
-
-
-def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
-    kinds, sums, ends = zip(*parts, strict=True)
-    every, (low, high) = np.unique(np.concatenate(kinds)), np.transpose(ends)
-    return every[:_MANY], np.add.reduce(sums), np.array([low.min(), high.max()])
-
-
-def _shares_of_sum(log_p: Array) -> tuple[Array, Array]:
-    """The logarithms of the columns' sums, and what each row has of them."""
-    top = log_p.max(axis=0)
-    p = np.exp(log_p - top)
-    total = p.sum(axis=0)
-    return top + np.log(total), p / total
-
-
-@lru_cache(maxsize=4)
-def _noise(size: int) -> Array:
-    """Normal numbers of low discrepancy, the same each time."""
-    uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(_DRAWS)
-    return norm.ppf(uniform)

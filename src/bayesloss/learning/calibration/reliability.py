@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_pos_label_consistency, column_or_1d
 
 from bayesloss.arrays import Array
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
+from bayesloss.threads import one_thread
 
 _CASES = 4096  # that functionals are averaged over; more are thinned evenly
 
@@ -54,8 +55,8 @@ class Reliability:
     Examples
     --------
     >>> from bayesloss import reliability
-    >>> found = reliability([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
-    >>> type(found).__name__, bool(found.calibration_error.high > 0.1)  # six cases cannot tell
+    >>> report = reliability([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
+    >>> type(report).__name__, bool(report.calibration_error.high > 0.1)  # six cases cannot tell
     ('Reliability', True)
     """
 
@@ -71,6 +72,7 @@ class Reliability:
         return f"Reliability(calibration_error={self.calibration_error}, level={self.level})"
 
 
+@one_thread()
 def reliability(
     y_true: ArrayLike,
     y_prob: ArrayLike,
@@ -105,14 +107,16 @@ def reliability(
     >>> from bayesloss import reliability
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(4000)
-    >>> found = reliability(rng.random(4000) < p**2, p)  # predictions are too high
-    >>> round(found.calibration_error.mean, 2)  # sqrt(1/30) = 0.18
+    >>> report = reliability(rng.random(4000) < p**2, p)  # predictions are too high
+    >>> round(report.calibration_error.mean, 2)  # sqrt(1/30) = 0.18
     0.18
     """
     p = np.asarray(y_prob, dtype=np.float64)
     y = positive_labels(y_true, pos_label)
     calibrator = LinkCalibrator(scale="probability").fit(p, y, sample_weight, groups)
-    weight = np.ones(len(p)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    weight = np.ones(len(p))
+    if sample_weight is not None:
+        weight = np.asarray(sample_weight, np.float64)
     if len(p) > _CASES:
         order = np.argsort(p)
         share = np.cumsum(weight[order]) / weight.sum()
@@ -122,9 +126,12 @@ def reliability(
     r = calibrator.sample_proba(p)
 
     def credible(values: Array, power: float = 1) -> Credible:
+        """Of the power of the cases' weighted mean; values are of shape (256, n)."""
         means = (values @ weight / weight.sum()) ** power
-        ends = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(means, ends) if means.max() < np.inf else (means.min(), means.max())
+        low = means.min()
+        high = means.max()
+        if high < np.inf:
+            low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
         return Credible(float(means.mean()), float(low), float(high))
 
     square = (r - p) ** 2
@@ -145,6 +152,9 @@ def reliability(
 def positive_labels(y_true: ArrayLike, pos_label: Any) -> NDArray[np.int64]:
     """1 where the label is the positive one, else 0."""
     labels = column_or_1d(y_true)
-    if (n := len(np.unique(labels))) > 2:
-        raise ValueError(f"expected labels of two kinds first, then probabilities, got {n} kinds")
+    n_kinds = len(np.unique(labels))
+    if n_kinds > 2:
+        raise ValueError(
+            f"expected labels of two kinds first, then probabilities, got {n_kinds} kinds"
+        )
     return (labels == _check_pos_label_consistency(pos_label, labels)).astype(np.int64)

@@ -29,8 +29,12 @@ from bayesloss.warnings import warn_unconverged
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
 _VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
 _FARTHEST = 2.0**500  # in ranges: where infinite scores lie that are no probabilities
-_NEWTON_STEPS = 100
 _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slope at all
+_EQUAL = 1e-12  # the deviation of scores, in halves of their range, that rounding alone may make
+_NEWTON_STEPS = 100
+_EXACT = 1e-12  # nats a case that one more step may gain at the end
+_RIDGE = 1e-12  # a case, added to the Hessian: a steep sigmoid leaves it no curvature
+_SHORTEST = 1e-6  # the least part of a step that is tried
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,10 @@ class PlattSigmoid:
 
     @property
     def upward(self) -> float:
-        """The slope, at least half its standard error."""
-        return max(self.slope, _FLAT * self.error if math.isfinite(self.error) else 1.0)
+        """The slope, at least half its standard error; 1 if that is infinite."""
+        if not math.isfinite(self.error):
+            return max(self.slope, 1.0)
+        return max(self.slope, _FLAT * self.error)
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class ScoreTransform:
 
     probabilities: bool
     finite: "_FiniteEnds"
-    tails: "Callable[[Array], Array]"
+    tails: Callable[[Array], Array]
     sigmoid: PlattSigmoid
 
     @classmethod
@@ -65,18 +71,26 @@ class ScoreTransform:
         values, weight = rows.distribution(np.append(DEPTHS, _TAIL))
         finite = _FiniteEnds.fit(values, weight, n)
         values = finite(values)
-        short, learned = LogTails.fit(values, weight), RangeMap.fit(values, weight)
-        every: list[Callable] = [short] if learned.is_identity else [short, learned]
-        ends, rows = np.array([values.min(), values.max()]), rows.map(finite)
-        fits = [(fit_platt(rows.map(tails), tails(ends)), tails) for tails in every]
-        sigmoid, tails = max(fits, key=lambda fit: fit[0].log_likelihood)
-        return cls(probabilities, finite, tails, sigmoid)
+        ends = np.array([values.min(), values.max()])
+        rows = rows.map(finite)
+        tails: Callable[[Array], Array] = LogTails.fit(values, weight)
+        sigmoid = fit_platt(rows.map(tails), tails(ends))
+        learned = RangeMap.fit(values, weight)
+        if not learned.is_identity:
+            other = fit_platt(rows.map(learned), learned(ends))
+            if other.log_likelihood > sigmoid.log_likelihood:
+                tails = learned
+                sigmoid = other
+        return cls(probabilities=probabilities, finite=finite, tails=tails, sigmoid=sigmoid)
 
     def __call__(self, scores: NDArray) -> Array:
         """The log odds of scores, finite ones: unseen 0 and 1 are read in their own precision."""
         values = _real(scores.astype(np.float64, copy=False), self.probabilities)
-        limits = last_log_odds(scores.dtype) if self.probabilities else ()
-        z = self.tails(self.finite(values, *limits))
+        if self.probabilities:
+            least, most = last_log_odds(scores.dtype)
+            z = self.tails(self.finite(values, least, most))
+        else:
+            z = self.tails(self.finite(values))
         return self.sigmoid.level + self.sigmoid.upward * (z - self.sigmoid.middle)
 
 
@@ -84,57 +98,113 @@ def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
     """The log odds at which a format rounds to 0 and to 1: -745.1 and 37.4 in 64 bits."""
     info = np.finfo(dtype)
     # Logarithms are halved, since half of the least number is none.
-    p, q = (math.log(gap) - math.log(2) for gap in (info.smallest_subnormal, info.epsneg))
-    return p - math.log1p(-math.exp(p)), math.log1p(-math.exp(q)) - q
+    log_p = math.log(info.smallest_subnormal) - math.log(2)
+    log_q = math.log(info.epsneg) - math.log(2)
+    return log_p - math.log1p(-math.exp(log_p)), math.log1p(-math.exp(log_q)) - log_q
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """The probabilities that Platt's sigmoid aims at, of labels 0 and 1."""
+
+    of_0: float
+    of_1: float
 
 
 def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
     """Platt scaling of z by Newton's method; the slope is 0 if all z are equal."""
-    middle, unit = float(ends[0] / 2 + ends[1] / 2), float(ends[1] / 2 - ends[0] / 2) or 1.0
+    middle = float(ends[0] / 2 + ends[1] / 2)
+    unit = float(ends[1] / 2 - ends[0] / 2) or 1.0
     total, positive, first, second = rows.fold(_moments, middle, unit)
-    target = (1 / (total - positive + 2), (positive + 1) / (positive + 2))  # of labels 0 and 1
-    rate = (positive * target[1] + (total - positive) * target[0]) / total
-    level, mean = float(logit(rate)), first / total
-    spread = math.sqrt(max(second / total - mean**2, 0.0))
+    negative = total - positive
+    targets = _Targets(of_0=1 / (negative + 2), of_1=(positive + 1) / (positive + 2))
+    rate = (positive * targets.of_1 + negative * targets.of_0) / total
+    level = float(logit(rate))
+    mean = first / total
+    deviation = math.sqrt(max(second / total - mean**2, 0.0))
     middle += unit * mean
-    if spread <= 1e-12:
+    if deviation <= _EQUAL:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
-        return PlattSigmoid(middle, level, 0.0, math.inf, -total * entropy)
-    unit *= spread
+        return PlattSigmoid(
+            middle=middle,
+            level=level,
+            slope=0.0,
+            error=math.inf,
+            log_likelihood=-total * entropy,
+        )
+    unit *= deviation
     rows = rows.map(lambda z: (z - middle) / unit)
 
-    def sums(theta: Array) -> tuple[float, Array, Array]:
-        found = rows.fold(_loss, theta, target)
-        return found[0], found[1:3], found[[3, 4, 4, 5]].reshape(2, 2)
+    least = _least_loss(rows, targets, level, total)
+    return PlattSigmoid(
+        middle=middle,
+        level=float(least.theta[0]),
+        slope=float(least.theta[1]) / unit,
+        error=1 / (unit * math.sqrt(total * rate * (1 - rate))),
+        log_likelihood=-least.value,
+    )
 
-    theta = np.array([level, 0.0])
-    value, gradient, hessian = sums(theta)
-    for _ in range(_NEWTON_STEPS):
-        step = np.linalg.solve(hessian + 1e-12 * total * np.eye(2), gradient)
-        gain = float(gradient @ step)
-        if gain < 1e-12 * total:
-            break
-        fraction = 1.0
-        while (new := sums(theta + fraction * step))[0] > value and fraction > 1e-6:
-            fraction /= 2
-        theta, (value, gradient, hessian) = theta + fraction * step, new
-    else:
-        warn_unconverged(
-            f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
-            "to gain; the scores' tails may be too long for it"
+
+@dataclass(frozen=True)
+class _Loss:
+    """Minus the log likelihood of the sigmoid of theta[0] + theta[1] u, and its derivatives."""
+
+    theta: Array  # (2,)
+    value: float
+    downhill: Array  # minus the gradient, (2,)
+    hessian: Array  # (2, 2)
+
+    @classmethod
+    def at(cls, rows: Rows, targets: _Targets, theta: Array) -> "_Loss":
+        """At theta, of rows of u."""
+        sums = rows.fold(_loss_sums, theta, targets)
+        return cls(
+            theta=theta,
+            value=sums[0],
+            downhill=sums[1:3],
+            hessian=sums[[3, 4, 4, 5]].reshape(2, 2),
         )
-    error = 1 / (unit * math.sqrt(total * rate * (1 - rate)))
-    return PlattSigmoid(middle, float(theta[0]), float(theta[1]) / unit, error, -value)
 
 
-def _loss(u: Array, y: Array, weight: Array, theta: Array, target: tuple[float, float]) -> Array:
+def _least_loss(rows: Rows, targets: _Targets, level: float, total: float) -> _Loss:
+    """By Newton's method with halved steps, from a flat sigmoid; warns if it does not end."""
+    loss = _Loss.at(rows, targets, np.array([level, 0.0]))
+    for _ in range(_NEWTON_STEPS):
+        step = np.linalg.solve(loss.hessian + _RIDGE * total * np.eye(2), loss.downhill)
+        gain = float(loss.downhill @ step)
+        if gain < _EXACT * total:
+            return loss
+        fraction = 1.0
+        moved = _Loss.at(rows, targets, loss.theta + step)
+        while moved.value > loss.value and fraction > _SHORTEST:
+            fraction /= 2
+            moved = _Loss.at(rows, targets, loss.theta + fraction * step)
+        loss = moved
+    warn_unconverged(
+        f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
+        "to gain; the scores' tails may be too long for it"
+    )
+    return loss
+
+
+def _loss_sums(u: Array, y: Array, weight: Array, theta: Array, targets: _Targets) -> Array:
     """The loss, minus its gradient (2) and the upper triangle of its Hessian (3)."""
-    t = np.where(y == 1, target[1], target[0])
+    target = np.where(y == 1, targets.of_1, targets.of_0)
     nu = theta[0] + theta[1] * u
     p = expit(nu)
-    pull, bend = weight * (t - p), weight * (p * (1 - p))
-    value = weight @ (np.logaddexp(0, nu) - t * nu)
-    return np.array([value, pull.sum(), pull @ u, bend.sum(), bend @ u, bend @ u**2])
+    slope = weight * (target - p)
+    curvature = weight * (p * (1 - p))
+    value = weight @ (np.logaddexp(0, nu) - target * nu)
+    return np.array(
+        [
+            value,
+            slope.sum(),
+            slope @ u,
+            curvature.sum(),
+            curvature @ u,
+            curvature @ u**2,
+        ]
+    )
 
 
 def _moments(z: Array, y: Array, weight: Array, middle: float, unit: float) -> Array:
@@ -166,23 +236,39 @@ class _FiniteEnds:
     def fit(cls, values: Array, weight: Array, n: int) -> "_FiniteEnds":
         """By a line through the ends of n values in a normal quantile plot."""
         total = weight.sum()
-        below, above = (float(weight[values == end].sum() / total) for end in (-np.inf, np.inf))
+        below = float(weight[values == -np.inf].sum() / total)
+        above = float(weight[values == np.inf].sum() / total)
         finite = values[np.isfinite(values)]
-        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+        low = 0.0
+        high = 0.0
+        if len(finite):
+            low = float(finite.min())
+            high = float(finite.max())
+        # The normal quantiles of low and high, as far out as half a case at most.
         least = 0.5 / n
-        z = ndtri([max(below, least), 1 - max(above, least)])
-        rate = max((high - low) / (z[1] - z[0]) if high > low else 0.0, _VOTE)
-        bottom = low + rate * (ndtri(below / 2) - z[0]) if below > 0 else -math.inf
-        top = high + rate * (ndtri(1 - above / 2) - z[1]) if above > 0 else math.inf
-        return cls(low, high, bottom, top)
+        z_low, z_high = ndtri([max(below, least), 1 - max(above, least)])
+        rate = _VOTE
+        if high > low:
+            rate = max((high - low) / (z_high - z_low), _VOTE)
+        bottom = -math.inf
+        if below > 0:
+            bottom = low + rate * (ndtri(below / 2) - z_low)
+        top = math.inf
+        if above > 0:
+            top = high + rate * (ndtri(1 - above / 2) - z_high)
+        return cls(low=low, high=high, bottom=bottom, top=top)
 
     def __call__(self, values: Array, least: float = -math.inf, most: float = math.inf) -> Array:
         """Finite values; unseen infinite ones become least and most."""
-        far = min(_FARTHEST * ((self.high - self.low) or 1.0), np.finfo(np.float64).max / 4)
-        values = values.clip(
-            max(least, self.low - far) if self.bottom == -math.inf else -math.inf,
-            min(most, self.high + far) if self.top == math.inf else math.inf,
-        )
+        span = (self.high - self.low) or 1.0
+        far = min(_FARTHEST * span, np.finfo(np.float64).max / 4)
+        lowest = -math.inf
+        if self.bottom == -math.inf:
+            lowest = max(least, self.low - far)
+        highest = math.inf
+        if self.top == math.inf:
+            highest = min(most, self.high + far)
+        values = values.clip(lowest, highest)
         if self.bottom == -math.inf and self.top == math.inf:
             return values
         inside = values.clip(self.low, self.high)
@@ -205,11 +291,12 @@ class LogTails:
     def fit(cls, values: Array, weight: Array) -> "LogTails":
         """The range without a hundredth of the cases at either end, made twice as wide."""
         order = np.argsort(values)
-        ordered, level = values[order], np.cumsum(weight[order])
-        inner = np.searchsorted(level, [_TAIL * level[-1], (1 - _TAIL) * level[-1]])
+        ordered = values[order]
+        upto = np.cumsum(weight[order])
+        inner = np.searchsorted(upto, [_TAIL * upto[-1], (1 - _TAIL) * upto[-1]])
         low, high = ordered[inner.clip(max=len(ordered) - 1)].tolist()
         width = high - low or float(ordered[-1] - ordered[0]) or 1.0
-        return cls(low - width / 2, high + width / 2, width)
+        return cls(low=low - width / 2, high=high + width / 2, width=width)
 
     def __call__(self, values: Array) -> Array:
         """The values, those beyond low and high brought nearer."""

@@ -24,7 +24,7 @@ have the derivatives (e_k - p) / (1 - p_k) in z.
 """
 
 import math
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,16 +37,24 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from bayesloss.arrays import Array
-from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power, matrix_precision
+from bayesloss.learning.calibration.calibrator_base import (
+    LOG_TEMPERATURE_VARIANCE,
+    WIDER,
+    Scale,
+    composite_power,
+    matrix_precision,
+)
 from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
+from bayesloss.threads import on_one_thread, threads_for
 from bayesloss.warnings import warn_unconverged
 
-_TINY = float(np.finfo(np.float64).tiny)
+_TINY = float(np.finfo(np.float64).tiny)  # the least normal number of 64 bits
 _ROWS = 1_000  # that sources and bands are computed for at a time
 
 
+@on_one_thread
 class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     """Scores of K classes to probabilities: temperature, structured matrix, monotone sources.
 
@@ -82,11 +90,11 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "scale": [StrOptions({"auto", "probability", "real"})],
+        "scale": [StrOptions(set(get_args(Scale)))],
         "sources": ["boolean"],
     }
 
-    def __init__(self, *, scale: str = "auto", sources: bool = True) -> None:
+    def __init__(self, *, scale: Scale = "auto", sources: bool = True) -> None:
         self.scale = scale
         self.sources = sources
 
@@ -116,22 +124,28 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         rows = Rows.of(values, y, sample_weight, groups)
         self.classes_, codes = np.unique(rows.y, return_inverse=True)
         if len(self.classes_) != rows.x.shape[1] or len(self.classes_) < 2:
-            weighted = " with a weight above zero" if len(rows.y) < len(values) else ""
+            counted = ""
+            if len(rows.y) < len(values):
+                counted = " with a weight above zero"
             raise ValueError(
                 f"expected a column of scores a class, got {rows.x.shape[1]} columns and labels of "
-                f"{len(self.classes_)} classes{weighted}"
+                f"{len(self.classes_)} classes{counted}"
             )
         self.scale_ = self.scale
         if self.scale == "auto":
             self.scale_ = "probability" if _distributions(rows.x) else "real"
-        self.power_, loss = 1.0, fit.CrossEntropy(codes, rows.weight)
+        self.power_ = 1.0
+        loss = fit.CrossEntropy(codes, rows.weight)
         logits = self._fit_temperature(rows.x, loss)
         if rows.groups is not None:
             self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
             loss = fit.CrossEntropy(codes, self.power_ * rows.weight)
             logits = self._fit_temperature(rows.x, loss)
-        self._cases = logits, loss.weight
-        self.matrix_, self.intercept_, self.converged_ = fit.fit_matrix(logits, loss)
+        self._cases = (logits, loss.weight)
+        affine = fit.fit_matrix(logits, loss)
+        self.matrix_ = affine.matrix
+        self.intercept_ = affine.intercept
+        self.converged_ = affine.converged
         self._sources: list[MonotoneCurve] = []
         if self.sources:
             self._sources, converged = fit.fit_sources(self._mixed(logits), loss)
@@ -164,12 +178,14 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         root = self._root()
         half = WIDER * float(norm.ppf((1 + level) / 2))
         ends = []
-        for part in np.array_split(values, math.ceil(len(values) / _ROWS)):
-            p, g = self._derivatives(self._tempered(part))
-            moved = g @ root
-            away = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
+        for block in np.array_split(values, math.ceil(len(values) / _ROWS)):
+            p, g = self._derivatives(self._tempered(block))
+            with threads_for(len(block), *root.shape[1:]):
+                moved = g @ root
+            deviation = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
             rest = (1 - p).clip(min=_TINY)
-            odds, spread = np.log(p) - np.log(rest), half * away / rest
+            odds = np.log(p) - np.log(rest)
+            spread = half * deviation / rest
             ends.append(expit([odds - spread, odds + spread]))
         low, high = np.concatenate(ends, axis=1)
         return low, high
@@ -216,22 +232,23 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def _sourced(self, u: Array) -> Array:
         """The logits z = nu(u)."""
-        parts = [
-            [source(column) for column, source in zip(u[at].T, self._sources, strict=True)]
-            for at in gen_batches(len(u), _ROWS)
-            if self._sources
+        if not self._sources:
+            return u
+        blocks = [
+            [source(column) for source, column in zip(self._sources, u[rows].T, strict=True)]
+            for rows in gen_batches(len(u), _ROWS)
         ]
-        return np.concatenate(parts, axis=1).T if parts else u
+        return np.concatenate(blocks, axis=1).T
 
     def _derivatives(self, logits: Array) -> tuple[Array, Array]:
         """Probabilities (n, K), and the derivatives g (K, n, d) of each z in its parameters."""
         u = self._mixed(logits)
-        line = np.column_stack([logits, np.ones(len(u))])
-        rows = [line] * u.shape[1]
+        by_line = np.column_stack([logits, np.ones(len(u))])  # of u_k, in row k of W and in b_k
+        g = [by_line] * u.shape[1]
         for k, source in enumerate(self._sources):
-            slope, own = source.derivatives(u[:, k])
-            rows[k] = np.column_stack([slope[:, None] * line, own])
-        return softmax(self._sourced(u), axis=1), np.stack(rows)
+            slope, by_Gamma = source.derivatives(u[:, k])
+            g[k] = np.column_stack([slope[:, None] * by_line, by_Gamma])
+        return softmax(self._sourced(u), axis=1), np.stack(g)
 
     def _root(self) -> Array:
         """A square root of the posterior covariance, with a block of rows for each class."""
@@ -239,20 +256,21 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         p, g = self._derivatives(logits)
         K, _, d = g.shape
         precision = matrix_precision(K)
-        # The temperature: covariance 4 m m^T is added to the prior's, m = (I + W, b).
+        # The temperature's variance times m m^T is added to the prior's covariance, m = (I + W, b).
         m = np.column_stack([self.matrix_, self.intercept_])
         if self._sources:
-            own = np.stack([source.precision for source in self._sources])
-            precision = np.concatenate([precision, own], axis=1)
-            m = np.pad(m, ((0, 0), (0, own.shape[1])))
+            of_sources = np.stack([source.precision for source in self._sources])
+            precision = np.concatenate([precision, of_sources], axis=1)
+            m = np.pad(m, ((0, 0), (0, of_sources.shape[1])))
         scaled = precision * m
         H = np.diag(precision.ravel())
-        H -= np.outer(scaled, scaled) / (0.25 + (scaled * m).sum())
+        H -= np.outer(scaled, scaled) / (1 / LOG_TEMPERATURE_VARIANCE + (scaled * m).sum())
         H += block_diag(*(g.swapaxes(1, 2) @ ((weight[:, None] * p).T[:, :, None] * g)))
         mean = (np.sqrt(weight)[:, None] * p)[:, :, None] * g.swapaxes(0, 1)
         mean = mean.reshape(-1, K * d)
-        factor = np.linalg.cholesky(H - mean.T @ mean)
-        return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
+        with threads_for(K * d, *mean.shape):
+            factor = np.linalg.cholesky(H - mean.T @ mean)
+            return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
 
 
 def _distributions(scores: Array) -> bool:

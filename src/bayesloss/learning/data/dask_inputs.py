@@ -32,8 +32,10 @@ class DaskInputs(Inputs):
     def __init__(
         self, blocks: list[Any], sizes: Sequence[int], d: int, order: Int[Tensor, " n"] | None
     ) -> None:
-        self._blocks, self._ends = blocks, np.cumsum([0, *sizes])
-        self.shape, self._order = (int(self._ends[-1]), d), order
+        self._blocks = blocks
+        self._ends = np.cumsum([0, *sizes])
+        self._order = order
+        self.shape = (int(self._ends[-1]), d)
 
     @classmethod
     def of(cls, X: Any) -> "DaskInputs":
@@ -43,9 +45,11 @@ class DaskInputs(Inputs):
             raise ValueError(f"expected X of shape (n, n_features), got {X.ndim} dimensions")
         X = X.rechunk({1: -1}).astype(np.float64)
         inputs = cls(list(X.to_delayed().ravel()), X.chunks[0], X.shape[1], None)
-        if not np.isfinite(largest := inputs.largest()):
-            found = "NaN" if np.isnan(largest) else "infinity"
-            raise ValueError(f"expected finite inputs, got one that is {found}")
+        largest = inputs.largest()
+        if np.isnan(largest):
+            raise ValueError("expected finite inputs, got one that is NaN")
+        if np.isinf(largest):
+            raise ValueError("expected finite inputs, got one that is infinity")
         return inputs
 
     @property
@@ -84,46 +88,60 @@ class DaskInputs(Inputs):
         if self._order is not None:
             numbers = self._order[numbers]
         numbers, order = numbers.unique(return_inverse=True)
-        parts = np.split(numbers.numpy(), np.searchsorted(numbers.numpy(), self._ends[1:-1]))
-        kept = [b for b, part in enumerate(parts) if len(part)]
-        blocks = [self._blocks[b][parts[b] - self._ends[b]] for b in kept]
+        by_block = np.split(numbers.numpy(), np.searchsorted(numbers.numpy(), self._ends[1:-1]))
+        blocks = []
+        sizes = []
+        for block, begin, inside in zip(self._blocks, self._ends[:-1], by_block, strict=True):
+            if len(inside):
+                blocks.append(block[inside - begin])
+                sizes.append(len(inside))
         ascending = bool((order[1:] > order[:-1]).all())
-        sizes = [len(parts[b]) for b in kept]
         return DaskInputs(blocks, sizes, self.shape[1], None if ascending else order)
 
     def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
         numbers, back = chosen.unique(return_inverse=True)
-        some = self.rows(numbers)
-        return some._gathered(some._blocks, 0)[back]
+        sample = self.rows(numbers)
+        return sample._gathered(sample._blocks, 0)[back]
 
     def equal(self) -> Int[np.ndarray, " n"]:
         plain, mixed = self._gathered(self._calls(_hashes), 1)
-        codes, others = (each.unique(return_inverse=True)[1] for each in (plain, mixed))
-        # Those of rows in memory, unless different rows have one.
-        return (codes if codes.max() == others.max() else others).numpy()
+        _, codes = plain.unique(return_inverse=True)
+        _, mixed_codes = mixed.unique(return_inverse=True)
+        if codes.max() == mixed_codes.max():
+            return codes.numpy()  # those of rows in memory
+        return mixed_codes.numpy()  # as different rows have one plain hash
 
     def _calls(self, operation: Callable, *args: Any, rows: Sequence[Tensor] = ()) -> list[Any]:
         """A Delayed operation on each block as DenseInputs, with its part of ``rows`` (..., n)."""
         from dask.delayed import delayed
 
         if self._order is not None:
-            rows = [torch.empty_like(each).index_copy_(-1, self._order, each) for each in rows]
-        if any(isinstance(each, Tensor) and each.numel() > self.shape[1] for each in args):
-            args = tuple(delayed(each, traverse=False) for each in args)  # sent to a worker once
-        call = delayed(_on_block)
-        return [
-            call(operation, block, *args, *(each[..., a:b].clone() for each in rows))
-            for block, (a, b) in zip(self._blocks, pairwise(self._ends.tolist()), strict=True)
-        ]
+            rows = [
+                torch.empty_like(values).index_copy_(-1, self._order, values) for values in rows
+            ]
+        if any(isinstance(arg, Tensor) and arg.numel() > self.shape[1] for arg in args):
+            args = tuple(delayed(arg, traverse=False) for arg in args)  # sent to a worker once
+        on_block = delayed(_on_block)
+        calls = []
+        for block, (begin, end) in zip(self._blocks, pairwise(self._ends.tolist()), strict=True):
+            in_block = [values[..., begin:end].clone() for values in rows]
+            calls.append(on_block(operation, block, *args, *in_block))
+        return calls
 
     def _gathered(self, calls: list[Any], dim: int) -> Tensor:
-        whole = torch.cat([torch.as_tensor(part) for part in computed(calls)], dim)
-        return whole if self._order is None else whole.index_select(dim, self._order)
+        """The results of calls in the order of the rows, which run along ``dim``."""
+        whole = torch.cat([torch.as_tensor(result) for result in computed(calls)], dim)
+        if self._order is None:
+            return whole
+        return whole.index_select(dim, self._order)
 
 
 def on_client(values: Any, inputs: DaskInputs, name: str) -> Any:
     """One value a row, computed if they are a Dask collection; errors as for :func:`aligned`."""
-    return computed([aligned(values, inputs.sizes, name)])[0] if is_dask(values) else values
+    if not is_dask(values):
+        return values
+    (result,) = computed([aligned(values, inputs.sizes, name)])
+    return result
 
 
 def _on_block(operation: Callable, block: NDArray[np.float64], *args: Any) -> Any:
@@ -134,4 +152,4 @@ def _on_block(operation: Callable, block: NDArray[np.float64], *args: Any) -> An
 def _hashes(inputs: DenseInputs) -> Int[np.ndarray, "2 n"]:
     Z = inputs.Z.numpy()
     both = np.stack([row_hashes(Z), row_hashes(Z, mixed=True)])
-    return (both ^ np.uint64(2**63)).view(np.int64)
+    return (both ^ np.uint64(2**63)).view(np.int64)  # in the same order, which PyTorch knows

@@ -48,44 +48,41 @@ def by_blocks(method: F) -> F:
     def of_any(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_dask(X):
             return method(self, X, *args, **kwargs)
-        names = list(X.columns) if hasattr(X, "columns") else None
-        X = X.to_dask_array() if hasattr(X, "to_dask_array") else X
+        names = None
+        if hasattr(X, "columns"):
+            names = list(X.columns)
+        if hasattr(X, "to_dask_array"):
+            X = X.to_dask_array()
         if X.ndim > 1:
             X = X.rechunk({1: -1})
-        ask = partial(_ask, of_any, self, names, args, kwargs)
+        ask = partial(_ask, self, method.__name__, names, args, kwargs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            seen, several = ask(np.zeros((1, *X.shape[1:])))
-        found = X.map_blocks(
+            example, several = ask(np.zeros((1, *X.shape[1:])))
+        lazy = X.map_blocks(
             lambda block: ask(block)[0],
-            chunks=(X.chunks[0], *((size,) for size in seen.shape[1:])),
-            dtype=seen.dtype,
-            meta=np.empty((0,) * seen.ndim, seen.dtype),
-            drop_axis=1 if X.ndim > seen.ndim else None,
-            new_axis=1 if X.ndim < seen.ndim else None,
+            chunks=(X.chunks[0], *((size,) for size in example.shape[1:])),
+            dtype=example.dtype,
+            meta=np.empty((0,) * example.ndim, example.dtype),
+            drop_axis=1 if X.ndim > example.ndim else None,
+            new_axis=1 if X.ndim < example.ndim else None,
         )
-        return tuple(found.T) if several else found
+        if several:
+            return tuple(lazy.T)
+        return lazy
 
     return cast(F, of_any)
 
 
 def _ask(
-    method: Callable, model: Any, names: list[str] | None, args: Any, kwargs: Any, rows: Any
+    model: Any, method: str, names: list[str] | None, args: Any, kwargs: Any, rows: Any
 ) -> tuple[NDArray, bool]:
     """A method's results for rows, side by side if several; and whether there are several."""
     if names is not None:
         from pandas import DataFrame
 
         rows = DataFrame(rows, columns=names)
-    answer = method(model, rows, *args, **kwargs)
-    several = isinstance(answer, tuple)
-    return np.stack(answer, axis=1) if several else answer, several
-
-
-def axes_or_new(ax: Any) -> Any:
-    """These Matplotlib axes, or those of a new figure."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError("drawing needs Matplotlib: pip install 'bayesloss[plot]'") from error
-    return pyplot.subplots(layout="constrained")[1] if ax is None else ax
+    answer = getattr(model, method)(rows, *args, **kwargs)
+    if isinstance(answer, tuple):
+        return np.stack(answer, axis=1), True
+    return answer, False

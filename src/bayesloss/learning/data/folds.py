@@ -1,9 +1,9 @@
 r"""Which rows are held out together: decided by what the rows hold, by neither order nor chance.
 
 Rows are dealt out to folds in the order of their class and, within it, of the probability that a
-logistic regression with C = 1 gives it. So each fold has its share of every class and of easy and hard
-rows, whatever order they came in. Up to ``ONE_BY_ONE`` rows each is a fold of its own: where data
-are few, what leaves a row out must not move half of the others to other folds.
+logistic regression with C = 1 gives it. So each fold has its share of every class, of easy rows and
+of hard ones, whatever order they came in. Up to ``ONE_BY_ONE`` rows each is a fold of its own:
+where data are few, what leaves a row out must not move half of the others to other folds.
 
 Oversampling, bagging and repeated measures repeat a row; its copies must not see each other. But
 where columns take few values rows are equal by nature, and to hold all of them out at once would

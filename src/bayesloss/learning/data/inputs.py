@@ -16,7 +16,8 @@ over pairs of rows with equal inputs, cut off at 0 and 1, is the part that is co
 correlation. Of m equal rows, 1 + (m - 1) rho count as one observation (Kish's design effect).
 """
 
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,19 +28,20 @@ from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from bayesloss.threads import threads_for
+
 _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
-_CELLS = 2**16  # numbers hashed at a time
-_ODD = np.uint64(0xBF58476D1CE4E5B9)  # of SplitMix64
-_ROWS = 1024  # data in a block of products
-_PREDICTED = 2**21  # numbers in a block of prediction
+_CELLS = 2**16  # numbers hashed at a time: half a megabyte
+_ODD = np.uint64(0xBF58476D1CE4E5B9)  # a factor of SplitMix64, which spreads each bit over all
+_ROWS = 1024  # whose products with directions are made together
+_PREDICTED = 2**21  # numbers in a block of prediction: 16 megabytes
 
 PerRow = Float[Tensor, " n"]
 PerColumn = Float[Tensor, " d"]
 Directions = Float[Tensor, "d k"]
 
 
-@runtime_checkable
-class Inputs(Protocol):
+class Inputs(ABC):
     """Rows z_n of a matrix of shape (n, d); what comes out are tensors on ``device``."""
 
     shape: tuple[int, int]
@@ -53,24 +55,31 @@ class Inputs(Protocol):
         return self.rows(torch.from_numpy(chosen))
 
     @property
+    @abstractmethod
     def stored(self) -> int:
         """How many numbers the matrix takes."""
 
+    @abstractmethod
     def largest(self) -> float:
         """The largest of all numbers, in absolute value."""
 
+    @abstractmethod
     def sum(self, weight: PerRow) -> PerColumn:
         """Weighted sums of the columns."""
 
+    @abstractmethod
     def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
         """Weighted sums of the columns' squared distances from a centre."""
 
+    @abstractmethod
     def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
         """The scores beta . z_n."""
 
+    @abstractmethod
     def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
         """Sums of slopes times rows."""
 
+    @abstractmethod
     def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
         """(z_n - centre) . directions, dense ones in these' precision."""
 
@@ -78,17 +87,21 @@ class Inputs(Protocol):
         """Squared lengths (problems, n) along the k / problems directions of each problem."""
         out = torch.empty((problems, len(self)), dtype=self.dtype, device=self.device)
         shape = (problems, directions.shape[1] // problems)
-        for at in gen_batches(max(1, len(self)), _ROWS):
-            along = self.rows(at).along(directions, centre)
-            out[:, at] = along.square_().unflatten(1, shape).sum(2).T
+        with threads_for(len(self), *directions.shape):
+            for block in gen_batches(max(1, len(self)), _ROWS):
+                along = self.rows(block).along(directions, centre)
+                out[:, block] = along.square_().unflatten(1, shape).sum(2).T
         return out
 
+    @abstractmethod
     def rows(self, chosen: Tensor | slice) -> "Inputs":
         """Some of the rows, by number, mask or slice, as inputs of the same kind."""
 
+    @abstractmethod
     def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
         """Some of the rows, by number, as a new tensor: for few."""
 
+    @abstractmethod
     def equal(self) -> Int[np.ndarray, " n"]:
         """Numbers that are equal where rows are."""
 
@@ -97,7 +110,10 @@ class DenseInputs(Inputs):
     """Inputs that are a tensor."""
 
     def __init__(self, Z: Float[Tensor, "n d"]) -> None:
-        self.Z, self.shape, self.dtype, self.device = Z, tuple(Z.shape), Z.dtype, Z.device
+        self.Z = Z
+        self.shape = tuple(Z.shape)
+        self.dtype = Z.dtype
+        self.device = Z.device
         self._largest: float | None = None
 
     @property
@@ -105,26 +121,31 @@ class DenseInputs(Inputs):
         return self.Z.numel()
 
     def largest(self) -> float:
+        if self.stored == 0:
+            return 0.0
         if self._largest is None:  # a pass over all
-            low, high = self.Z.aminmax() if self.stored else (0.0, 0.0)
+            low, high = self.Z.aminmax()
             self._largest = max(float(high), -float(low))
         return self._largest
 
     def sum(self, weight: PerRow) -> Tensor:
-        return weight @ self.Z
+        with threads_for(1, *self.shape):
+            return weight @ self.Z
 
     def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
         total = torch.zeros_like(centre)
         rows = max(1, _BLOCK // len(centre))
-        for part, share in zip(self.Z.split(rows), weight.split(rows), strict=True):
-            total += share @ (part - centre).square_()
+        for block, block_weight in zip(self.Z.split(rows), weight.split(rows), strict=True):
+            total += block_weight @ (block - centre).square_()
         return total
 
     def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
-        return beta @ self.Z.T
+        with threads_for(len(beta), self.shape[1], len(self)):
+            return beta @ self.Z.T
 
     def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
-        return slopes @ self.Z
+        with threads_for(len(slopes), *self.shape):
+            return slopes @ self.Z
 
     def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
         if directions.dtype != self.dtype:
@@ -145,7 +166,8 @@ class SparseInputs(Inputs):
     """A sparse matrix, as from :func:`canonical`, on the CPU; dense only in blocks of rows."""
 
     def __init__(self, Z: Any) -> None:
-        self.Z, self.shape = Z, Z.shape
+        self.Z = Z
+        self.shape = Z.shape
 
     @property
     def stored(self) -> int:
@@ -158,11 +180,13 @@ class SparseInputs(Inputs):
         return torch.from_numpy(self.Z.T @ weight.numpy())
 
     def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
-        Z, m = self.Z, centre.numpy()
-        inside = self._with(np.ones_like(Z.data)).T @ weight.numpy()
-        found = self._with((Z.data - m[Z.indices]) ** 2).T @ weight.numpy()
-        rest = (float(weight.sum()) - inside).clip(0)
-        return torch.from_numpy(found + rest * m**2)
+        Z = self.Z
+        m = centre.numpy()
+        w = weight.numpy()
+        of_stored = self._with((Z.data - m[Z.indices]) ** 2).T @ w
+        stored_weight = self._with(np.ones_like(Z.data)).T @ w
+        rest = (float(weight.sum()) - stored_weight).clip(0)
+        return torch.from_numpy(of_stored + rest * m**2)
 
     def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
         return _product(self.Z, beta.T).T
@@ -176,16 +200,20 @@ class SparseInputs(Inputs):
 
     def scaled_lengths(self, scale: PerColumn, centre: PerColumn) -> PerRow:
         """Sums of scale_j (z_nj - centre_j)^2 over the columns."""
-        s, m = scale.numpy(), centre.numpy()
+        s = scale.numpy()
+        m = centre.numpy()
         # What stored numbers add to the square of the centre's distance from zero.
         sums = self._with(self.Z.data**2) @ s - 2 * (self.Z @ (s * m))
         return torch.from_numpy(sums + float(s @ m**2)).clamp_min_(0)
 
     def _with(self, data: NDArray[np.float64]) -> Any:
+        """The matrix with other numbers where some are stored."""
         return type(self.Z)((data, self.Z.indices, self.Z.indptr), shape=self.shape)
 
     def rows(self, chosen: Tensor | slice) -> "SparseInputs":
-        return SparseInputs(self.Z[chosen if isinstance(chosen, slice) else chosen.numpy()])
+        if isinstance(chosen, slice):
+            return SparseInputs(self.Z[chosen])
+        return SparseInputs(self.Z[chosen.numpy()])
 
     def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
         return torch.from_numpy(self.Z[chosen.numpy()].toarray())
@@ -196,7 +224,9 @@ class SparseInputs(Inputs):
 
 def as_inputs(Z: Float[Tensor, "n d"] | Inputs) -> Inputs:
     """Inputs, made from a tensor if need be."""
-    return Z if isinstance(Z, Inputs) else DenseInputs(Z)
+    if isinstance(Z, Inputs):
+        return Z
+    return DenseInputs(Z)
 
 
 def canonical(X: Any) -> Any:
@@ -218,8 +248,8 @@ def centred_scores(
     if issparse(X):
         return (X @ coef.T).T - (coef @ centre)[:, None]
     scores = np.empty((len(coef), len(X)))
-    for part in gen_batches(len(X), max(1, _PREDICTED // X.shape[1])):
-        scores[:, part] = coef @ (X[part] - centre).T
+    for block in gen_batches(len(X), max(1, _PREDICTED // X.shape[1])):
+        scores[:, block] = coef @ (X[block] - centre).T
     return scores
 
 
@@ -232,20 +262,23 @@ def _product(Z: Any, B: Float[Tensor, "d k"]) -> Float[Tensor, "n k"]:
 
 def equal_rows(rows: Any) -> Int[ndarray, " n"]:
     """Numbers 0, 1, ... that are equal where rows are; rows of one hash are compared in full."""
-    sparse, hashes = issparse(rows), row_hashes(rows)
+    hashes = row_hashes(rows)
     order = np.argsort(hashes)
     ascending = hashes[order]
     new = np.append(True, ascending[1:] != ascending[:-1])
-    codes, first = np.empty_like(order), order[new]
+    first = order[new]  # a row of each hash
+    codes = np.empty_like(order)
     codes[order] = new.cumsum() - 1
-    if len(first) < len(hashes):
-        alike = np.flatnonzero(first[codes] != np.arange(len(hashes)))
-        found, same = rows[alike], rows[first[codes[alike]]]
-        if sparse:
-            if (found != same).nnz:
-                return np.unique(row_hashes(rows, mixed=True), return_inverse=True)[1]
-        elif not np.array_equal(found, same):
-            return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    if len(first) == len(hashes):
+        return codes
+    alike = np.flatnonzero(first[codes] != np.arange(len(hashes)))
+    copies = rows[alike]
+    originals = rows[first[codes[alike]]]
+    if issparse(rows):
+        if (copies != originals).nnz:
+            return np.unique(row_hashes(rows, mixed=True), return_inverse=True)[1]
+    elif not np.array_equal(copies, originals):
+        return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
     return codes
 
 
@@ -255,19 +288,19 @@ def row_hashes(rows: Any, mixed: bool = False) -> UInt64[ndarray, " n"]:
     factors = generator.integers(0, 2**63, rows.shape[1], dtype=np.uint64) * 2 + 1
 
     def bits(values: Float[ndarray, "..."]) -> UInt64[ndarray, "..."]:
-        found = (values + 0.0).view(np.uint64)  # adding 0 makes -0 the same as 0
+        pattern = (values + 0.0).view(np.uint64)  # adding 0 makes -0 the same as 0
         if mixed:
-            found ^= found >> np.uint64(32)
-            found *= _ODD
-            found ^= found >> np.uint64(29)
-        return found
+            pattern ^= pattern >> np.uint64(32)
+            pattern *= _ODD
+            pattern ^= pattern >> np.uint64(29)
+        return pattern
 
     if issparse(rows):
         upto = np.zeros(rows.nnz + 1, dtype=np.uint64)  # sums wrap around, and so do differences
         np.cumsum(bits(rows.data) * factors[rows.indices], out=upto[1:])
         return upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
-    parts = np.array_split(rows, max(1, rows.size // _CELLS))
-    return np.concatenate([np.einsum("nj,j->n", bits(part), factors) for part in parts])
+    blocks = np.array_split(rows, max(1, rows.size // _CELLS))
+    return np.concatenate([np.einsum("nj,j->n", bits(block), factors) for block in blocks])
 
 
 def merge_duplicates(
@@ -294,9 +327,14 @@ def agreement(
 ) -> Float[Tensor, ""]:
     """The part of the pairs of equal rows, numbered below ``size``, that are copies: rho above."""
     size = int(rows.max()) + 1 if size is None else size
-    each = weight, weight * labels, weight * variance
-    total, ones, spread = (weight.new_zeros(size).scatter_add_(0, rows, values) for values in each)
+
+    def sums(values: Tensor) -> Tensor:
+        return weight.new_zeros(size).scatter_add_(0, rows, values)
+
+    total = sums(weight)
+    ones = sums(weight * labels)
+    spread = sums(weight * variance)
     differ = (ones * (total - ones)).sum()
     expected = ((total - 1).clamp_min(0) * spread).sum()
-    part = torch.where(expected > 0, 1 - differ / expected, 0.0).clamp(0, 1)
-    return torch.where(differ == 0, 1.0, part)
+    rho = torch.where(expected > 0, 1 - differ / expected, 0.0).clamp(0, 1)
+    return torch.where(differ == 0, 1.0, rho)

@@ -19,7 +19,7 @@ the identity unless the range is more than a quarter longer than that of a norma
 
 import math
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -65,7 +65,8 @@ class RangeMap:
         k = _letter_values(level)
         z = ndtri(level[k])
         slope = _bulk_slope(points[k], z, level[k])
-        if points[-1] / 2 - points[0] / 2 <= _LONG / 2 * slope * (z[-1] - z[0]):  # no overflow
+        half_range = points[-1] / 2 - points[0] / 2  # the range may overflow
+        if half_range <= _LONG / 2 * slope * (z[-1] - z[0]):
             return cls()
         centre, low, high = _middle(points, level).tolist()
         v = (points - centre) / (high - low)
@@ -78,12 +79,22 @@ class RangeMap:
         values = np.append(0.0, rise.cumsum())
         reach = _STEEP * float(_bulk_slope(s, z, level[k]))
         # Units of t in which the median stays, and so does the width of the bulk.
-        origin, below, above = cls(0.0, 1.0, xi, lam, s, values, slopes, reach)(_middle(v, level))
+        rough = cls(xi=xi, lam=lam, knots=s, values=values, slopes=slopes, reach=reach)
+        origin, below, above = rough(_middle(v, level))
         unit = float(above - below)
-        values, slopes = (values - origin) / unit, slopes / unit
+        slopes = slopes / unit
         if not ((slopes > 0) & np.isfinite(slopes)).all():  # floating point cannot tell knots apart
             return cls()
-        return cls(centre, high - low, xi, lam, s, values, slopes, reach / unit)
+        return cls(
+            centre=centre,
+            width=high - low,
+            xi=xi,
+            lam=lam,
+            knots=s,
+            values=(values - origin) / unit,
+            slopes=slopes,
+            reach=reach / unit,
+        )
 
     @property
     def is_identity(self) -> bool:
@@ -96,14 +107,16 @@ class RangeMap:
         if self.is_identity:
             return x
         s = self.lam * np.arcsinh(((x - self.centre) / self.width - self.xi) / self.lam)
-        cell, rise, run, left, right = self._cell(self.knots, s)
-        theta = ((s - self.knots[cell]) / run).clip(0, 1)
-        mean, cross = rise / run, theta * (1 - theta)
-        below = mean + (left + right - 2 * mean) * cross
-        t = self.values[cell] + rise * (mean * theta**2 + left * cross) / below
-        for k, sign in ((0, -1), (-1, 1)):
-            excess = self.slopes[k] * (sign * (s - self.knots[k])).clip(min=0) / self.reach
-            beyond = self.values[k] + sign * self.reach * np.log1p(excess)
+        piece = self._pieces(self.knots, s)
+        theta = ((s - piece.knot) / piece.run).clip(0, 1)
+        cross = theta * (1 - theta)
+        below = piece.mean + piece.bend * cross
+        above = piece.rise * (piece.mean * theta**2 + piece.left * cross)
+        t = piece.value + above / below
+        for end, outwards in ((0, -1), (-1, 1)):  # the first knot, and the last
+            far = (outwards * (s - self.knots[end])).clip(min=0)
+            excess = self.slopes[end] * far / self.reach
+            beyond = self.values[end] + outwards * self.reach * np.log1p(excess)
             t = np.where(excess > 0, beyond, t)
         return self.centre + self.width * t
 
@@ -113,27 +126,53 @@ class RangeMap:
         if self.is_identity:
             return t
         t = (t - self.centre) / self.width
-        cell, rise, run, left, right = self._cell(self.values, t)
+        piece = self._pieces(self.values, t)
         # With theta = (s - s_k) / ds the spline is a quotient of quadratics; solve for theta.
-        y = ((t - self.values[cell]) / rise).clip(0, 1)
-        mean = rise / run
-        bend = left + right - 2 * mean
-        a = mean - left + y * bend
-        b = left - y * bend
-        c = -mean * y
+        y = ((t - piece.value) / piece.rise).clip(0, 1)
+        a = piece.mean - piece.left + y * piece.bend
+        b = piece.left - y * piece.bend
+        c = -piece.mean * y
         theta = -2 * c / (b + np.sqrt(b**2 - 4 * a * c))
-        s = self.knots[cell] + run * theta
-        for k, sign in ((0, -1), (-1, 1)):
-            excess = (sign * (t - self.values[k])).clip(min=0) / self.reach
-            beyond = self.knots[k] + sign * self.reach / self.slopes[k] * np.expm1(excess)
-            s = np.where(excess > 0, beyond, s)
+        s = piece.knot + piece.run * theta
+        for end, outwards in ((0, -1), (-1, 1)):
+            excess = (outwards * (t - self.values[end])).clip(min=0) / self.reach
+            step = self.reach / self.slopes[end] * np.expm1(excess)
+            s = np.where(excess > 0, self.knots[end] + outwards * step, s)
         return self.centre + self.width * (self.xi + self.lam * np.sinh(s / self.lam))
 
-    def _cell(self, edges: Float[ndarray, " K"], at: Float[ndarray, " n"]) -> tuple[ndarray, ...]:
-        """For each point: its interval, dt and ds there, and dt/ds at both ends."""
-        cell = (np.searchsorted(edges, at) - 1).clip(0, len(edges) - 2)
-        rise, run = np.diff(self.values)[cell], np.diff(self.knots)[cell]
-        return cell, rise, run, self.slopes[cell], self.slopes[cell + 1]
+    def _pieces(self, edges: Float[ndarray, " K"], at: Float[ndarray, " n"]) -> "_Pieces":
+        """The spline's piece for each point, found between its edges: knots, or values there."""
+        k = (np.searchsorted(edges, at) - 1).clip(0, len(edges) - 2)
+        return _Pieces(
+            knot=self.knots[k],
+            value=self.values[k],
+            run=np.diff(self.knots)[k],
+            rise=np.diff(self.values)[k],
+            left=self.slopes[k],
+            right=self.slopes[k + 1],
+        )
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """From a knot to the next, each: s and t at the first, the steps, and dt/ds at both."""
+
+    knot: Array
+    value: Array
+    run: Array  # the step of s,
+    rise: Array  # and that of t
+    left: Array
+    right: Array
+
+    @cached_property
+    def mean(self) -> Array:
+        """The mean slope."""
+        return self.rise / self.run
+
+    @cached_property
+    def bend(self) -> Array:
+        """By how much the slopes at the ends exceed the mean."""
+        return self.left + self.right - 2 * self.mean
 
 
 def robust_reach(x: Array, weight: Array | None = None) -> float:
@@ -142,10 +181,12 @@ def robust_reach(x: Array, weight: Array | None = None) -> float:
     learned = RangeMap.fit(x, weight)
     if learned.is_identity:
         return largest
-    points, level = _distribution(np.abs(x), weight)
-    most = points[min(int(np.searchsorted(level, 1 - _FEW)), len(points) - 1)]
+    distances, level = _distribution(np.abs(x), weight)
+    most = distances[min(int(np.searchsorted(level, 1 - _FEW)), len(distances) - 1)]
     reach = max(float(np.abs(learned(x)).max()), float(most))
-    return reach if largest > _FAR * reach else largest
+    if largest > _FAR * reach:
+        return reach
+    return largest
 
 
 def _distribution(x: Array, weight: Array | None) -> tuple[Level, Level]:
@@ -153,8 +194,9 @@ def _distribution(x: Array, weight: Array | None) -> tuple[Level, Level]:
     if weight is None or (weight == weight.max()).all():
         points, mass = np.unique(x, return_counts=True)
     else:
-        points, cell = np.unique(x[weight > 0], return_inverse=True)
-        mass = np.bincount(cell, weight[weight > 0] / weight.max(), minlength=len(points))
+        counted = weight > 0
+        points, place = np.unique(x[counted], return_inverse=True)
+        mass = np.bincount(place, weight[counted] / weight.max(), minlength=len(points))
     return points, (mass.cumsum() - 0.5 * mass) / mass.sum()
 
 
@@ -176,8 +218,9 @@ def _halves(level: Float[ndarray, " m"]) -> Float[ndarray, " k"]:
 
 
 def _letter_values(level: Float[ndarray, " m"]) -> Int[ndarray, " k"]:
-    ends = [0, len(level) - 1]
-    return np.unique(np.concatenate([*_at_depths(level, _halves(level)), ends]))
+    """The indices of the points at the depths 1/2, 1/4, ..., and of the extremes."""
+    low, high = _at_depths(level, _halves(level))
+    return np.unique(np.concatenate([low, high, [0, len(level) - 1]]))
 
 
 def _middle(x: Float[ndarray, " m"], level: Float[ndarray, " m"]) -> Float[ndarray, " 3"]:
@@ -188,10 +231,12 @@ def _middle(x: Float[ndarray, " m"], level: Float[ndarray, " m"]) -> Float[ndarr
 
 
 def _bulk_slope(x: Float[ndarray, "*any k"], z: Level, level: Level) -> Float[ndarray, "*any"]:
+    """The median slope of a normal quantile plot in the bulk."""
     return np.median((np.diff(x) / np.diff(z))[..., _in_bulk(level)], axis=-1)
 
 
 def _kept_rise(s: Float[ndarray, "*any k"], z: Level, level: Level) -> Float[ndarray, "*any k-1"]:
+    """The dt_k: steps of s, none steeper by z than a multiple of the bulk's."""
     steepest = _STEEP * _bulk_slope(s, z, level)
     return np.minimum(np.diff(s), steepest[..., None] * np.diff(z))
 
@@ -210,12 +255,14 @@ def _straighten(v: Float[ndarray, " m"], level: Float[ndarray, " m"]) -> tuple[f
     at = v[np.unique(even)]
     xi = np.concatenate([2 * v[0] - at, at, 2 * v[-1] - at])  # and beyond the extremes
     xi = np.unique(xi[np.abs(xi) < 100])  # farther out, v - xi would lose digits
-    lam = np.logspace(-5, 2, 57)
-    s, z = np.arcsinh((v[k] - xi[:, None, None]) / lam[:, None]), ndtri(level[k])
+    lam = np.logspace(-5, 2, 57)  # from logarithms to lines, eight in each factor of ten
+    s = np.arcsinh((v[k] - xi[:, None, None]) / lam[:, None])
+    z = ndtri(level[k])
     rise = _kept_rise(s, z, level[k])
-    s, z = np.pad(rise.cumsum(axis=2), ((0, 0), (0, 0), (1, 0))), z - z.mean()
-    s = s - s.mean(axis=2, keepdims=True)
-    straightness = (s @ z) / np.sqrt((s**2).sum(axis=2) * (z**2).sum())
+    t = np.pad(rise.cumsum(axis=2), ((0, 0), (0, 0), (1, 0)))
+    t = t - t.mean(axis=2, keepdims=True)
+    z = z - z.mean()
+    straightness = (t @ z) / np.sqrt((t**2).sum(axis=2) * (z**2).sum())
     straightness[(rise <= 0).any(axis=2)] = -1.0  # points that rounding has made one
     best = int(np.nan_to_num(straightness, nan=-1.0).argmax())
     return float(xi[best // len(lam)]), float(lam[best % len(lam)])

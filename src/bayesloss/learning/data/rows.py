@@ -10,6 +10,7 @@ to five give exact points.
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,11 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from bayesloss.arrays import Array, as_scores
 
-# Of each cell the least key, and the weight and the number of its rows.
-Cells = tuple[Int[ndarray, " cells"], Float[ndarray, "2 cells"]]
-
 _PART = 2**20  # rows that a function is asked of together: what it makes of them takes memory
 _LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
 _MERGED = 16  # blocks whose results are merged where they are, before they travel
-_FIRST, _NEXT = 16, 8  # bits that a pass divides cells by
+_FIRST = 16  # bits that the first pass divides rows by: at most 65,536 cells travel
+_NEXT = 8  # bits that a later pass divides each cell by that is near a wanted level
 _FEW = 2**14  # rows whose cells are divided by all bits that are left
 
 
@@ -38,7 +37,10 @@ class Rows:
     groups: NDArray | None = None
 
     def __init__(self, x: Any, y: NDArray, weight: Array, groups: NDArray | None = None) -> None:
-        self.x, self.y, self.weight, self.groups = x, y, weight, groups
+        self.x = x
+        self.y = y
+        self.weight = weight
+        self.groups = groups
 
     @classmethod
     def of(cls, x: NDArray, y: Any, sample_weight: ArrayLike | None, groups: Any) -> "Rows":
@@ -56,15 +58,18 @@ class Rows:
 
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
         """The merged results of a function of ``(x, y, weight, *args)`` on parts of the rows."""
-        said = [
-            function(self.x[at], self.y[at], np.ascontiguousarray(self.weight[at]), *args)
-            for at in gen_batches(max(1, len(self.x)), _PART)
+        results = [
+            function(self.x[part], self.y[part], np.ascontiguousarray(self.weight[part]), *args)
+            for part in gen_batches(max(1, len(self.x)), _PART)
         ]
-        return said[0] if len(said) == 1 else merge(said)
+        if len(results) == 1:
+            return results[0]
+        return merge(results)
 
     def map(self, x: Callable | None = None, y: Callable | None = None) -> "Rows":
         """Rows with functions of x, or of y, in their place."""
-        new_x, new_y = x(self.x) if x else self.x, y(self.y) if y else self.y
+        new_x = self.x if x is None else x(self.x)
+        new_y = self.y if y is None else y(self.y)
         return Rows(new_x, new_y, self.weight, self.groups)
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
@@ -91,8 +96,9 @@ class DaskRows(Rows):
         columns = [X.reshape(-1), aligned(y, X.chunks[0], "y", name)]
         if weight is not None:
             columns.append(aligned(weight, X.chunks[0], "sample_weight", name))
-        blocks = zip(*(each.to_delayed().ravel() for each in columns), strict=True)
-        return cls([delayed(_weighted_rows)(*block) for block in blocks])
+        in_blocks = [column.to_delayed().ravel() for column in columns]
+        weighted_rows = delayed(_weighted_rows)
+        return cls([weighted_rows(*parts) for parts in zip(*in_blocks, strict=True)])
 
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
         return folded([rows.fold(function, *args, merge=merge) for rows in self._blocks], merge)
@@ -105,7 +111,9 @@ class DaskRows(Rows):
 
 
 def _weighted_rows(x: Array, y: NDArray, weight: Array | None = None) -> Rows:
-    weight = np.ones(len(x)) if weight is None else weight.astype(np.float64)
+    if weight is None:
+        weight = np.ones(len(x))
+    weight = weight.astype(np.float64)
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise ValueError("expected sample weights finite and at least 0, got some that are not")
     return Rows(x.astype(np.float64), np.asarray(y), weight).some(weight > 0)
@@ -191,42 +199,79 @@ def computed(parts: list[Any]) -> list[Any]:
         ) from error
 
 
+@dataclass(frozen=True)
+class _Cells:
+    """Cells of the line of floats, ascending: which, and what rows lie in each."""
+
+    keys: Int[ndarray, " cells"]  # the least of each, as by _flipped
+    weight: Float[ndarray, " cells"]
+    count: Float[ndarray, " cells"]
+
+    @classmethod
+    def of(
+        cls,
+        keys: Int[ndarray, " n"],
+        weight: Float[ndarray, " n"],
+        count: Float[ndarray, " n"],
+    ) -> "_Cells":
+        """Cells that may come several times, each once."""
+        distinct, place = np.unique(keys, return_inverse=True)
+        return cls(
+            keys=distinct,
+            weight=np.bincount(place, weight, minlength=len(distinct)),
+            count=np.bincount(place, count, minlength=len(distinct)),
+        )
+
+    @classmethod
+    def merged(cls, parts: list["_Cells"]) -> "_Cells":
+        """The cells of several parts of the rows."""
+        return cls.of(
+            np.concatenate([part.keys for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+            np.concatenate([part.count for part in parts]),
+        )
+
+    def without(self, places: Int[ndarray, " k"]) -> "_Cells":
+        """All but some cells."""
+        return _Cells(
+            keys=np.delete(self.keys, places),
+            weight=np.delete(self.weight, places),
+            count=np.delete(self.count, places),
+        )
+
+
 def points_at(fold: Callable, depths: Array) -> tuple[Array, Array]:
     """Points nearest to ``depths`` and ``1 - depths``, their neighbours, extremes; and weights."""
-    levels, bits = np.concatenate([depths, 1 - depths, [0.0, 1.0]]), 64 - _FIRST
-    keys, sums = fold(_count, None, bits, bits, merge=_joined)
-    while bits:
-        level = sums[0].cumsum() / sums[0].sum()
-        at = np.searchsorted(level, levels)
-        near = np.unique((at[:, None] + [-1, 0, 1]).clip(0, len(keys) - 1))
-        finer = 0 if sums[1, near].sum() <= _FEW else max(bits - _NEXT, 0)
-        inside = fold(_count, keys[near] >> bits, bits, finer, merge=_joined)
-        rest = np.delete(keys, near), np.delete(sums, near, axis=1)
-        (keys, sums), bits = _joined([rest, inside]), finer
-    return _flipped(keys).view(np.float64), sums[0]
+    levels = np.concatenate([depths, 1 - depths, [0.0, 1.0]])
+    bits = 64 - _FIRST  # that cells near the levels do not tell apart as yet
+    cells = fold(_count, None, bits, bits, merge=_Cells.merged)
+    while bits > 0:
+        upto = cells.weight.cumsum() / cells.weight.sum()
+        at_levels = np.searchsorted(upto, levels)
+        around = at_levels[:, None] + [-1, 0, 1]
+        near = np.unique(around.clip(0, len(cells.keys) - 1))
+        finer = max(bits - _NEXT, 0)
+        if cells.count[near].sum() <= _FEW:
+            finer = 0
+        divided = fold(_count, cells.keys[near] >> bits, bits, finer, merge=_Cells.merged)
+        cells = _Cells.merged([cells.without(near), divided])
+        bits = finer
+    return _flipped(cells.keys).view(np.float64), cells.weight
 
 
 def _flipped(bits: Int[ndarray, " n"]) -> Int[ndarray, " n"]:
-    """The bits of floats to integers of the same order, and back."""
+    """The bits of floats to integers of the same order, keys, and back."""
     return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
 
 
-def _count(x: Array, y: NDArray, weight: Array, cells: Any, bits: int, finer: int) -> Cells:
+def _count(x: Array, y: NDArray, weight: Array, chosen: Any, bits: int, finer: int) -> _Cells:
+    """Rows in cells of the last ``finer`` bits: all, or those in chosen cells of ``bits``."""
     keys = _flipped((x + 0.0).view(np.int64))  # one zero
-    if cells is not None:
-        inside = np.isin(keys >> bits, cells)
-        keys, weight = keys[inside], weight[inside]
-    return _summed(keys >> finer << finer, np.stack([weight, np.ones_like(weight)]))
-
-
-def _joined(parts: list[tuple]) -> Cells:
-    keys, sums = zip(*parts, strict=True)
-    return _summed(np.concatenate(keys), np.concatenate(sums, axis=1))
-
-
-def _summed(keys: Int[ndarray, " n"], sums: Float[ndarray, "2 n"]) -> Cells:
-    keys, place = np.unique(keys, return_inverse=True)
-    return keys, np.stack([np.bincount(place, each, minlength=len(keys)) for each in sums])
+    if chosen is not None:
+        inside = np.isin(keys >> bits, chosen)
+        keys = keys[inside]
+        weight = weight[inside]
+    return _Cells.of(keys >> finer << finer, weight, np.ones_like(weight))
 
 
 def check_weights(sample_weight: ArrayLike | None, X: Any) -> Array:
@@ -236,8 +281,14 @@ def check_weights(sample_weight: ArrayLike | None, X: Any) -> Array:
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:
     """The extremes of x and y as (-min x, max x, -min y, max y); merged by :func:`largest`."""
-    ends = [(-v.min(initial=np.inf), v.max(initial=-np.inf)) for v in (x, y)]
-    return np.array(ends).ravel()
+    return np.array(
+        [
+            -x.min(initial=np.inf),
+            x.max(initial=-np.inf),
+            -y.min(initial=np.inf),
+            y.max(initial=-np.inf),
+        ]
+    )
 
 
 def largest(parts: list[Array]) -> Array:

@@ -7,7 +7,7 @@ one problem; more are one each, against the rest, with the same inputs and folds
 (:mod:`bayesloss.learning.links.calibrated_link`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,8 @@ from bayesloss.learning.data.folds import Folds, content_folds, no_folds
 from bayesloss.learning.data.inputs import DenseInputs
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.estimators.linkgistic_fit import Problems
-from bayesloss.learning.links.calibrated_link import Alternation, CalibratedLink, alternate
+from bayesloss.learning.estimators.penalty_path import warn_at_the_end
+from bayesloss.learning.links.calibrated_link import CalibratedLink, alternate
 from bayesloss.learning.links.em import FIXED_LINK
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
@@ -36,12 +37,18 @@ _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
 @dataclass(frozen=True)
 class CalibratedFit:
-    """The fits of K problems: weights (K, d), the centre of the inputs, links and histories."""
+    """The fits of K problems: weights, the centre of the inputs, links and histories.
 
+    ``losses`` are held out, in nats a case, one for each C that was to be tried; NaN where only one
+    was given, or it was not tried. ``log_evidences`` are NaN where a problem had fewer rounds.
+    """
+
+    C: float
+    losses: Float[ndarray, " Cs"]
     beta: Float[Tensor, "K d"]
     centre: Float[Tensor, " d"]
     links: list[CalibratedLink]
-    alternations: list[Alternation]
+    log_evidences: Float[ndarray, "rounds K"]
     unsettled: tuple[str, ...]
 
 
@@ -59,7 +66,7 @@ class HeldOut:
     back: Callable[[Tensor], Tensor]
 
 
-def hold_out(problems: Problems, classes: Int[ndarray, " n"], tol: float) -> HeldOut:
+def hold_out(problems: Problems, tol: float) -> HeldOut:
     """The one assignment to folds of a fit, for any penalty."""
     narrow, back = _narrowed(problems)
     first, _ = fit_fixed_link(narrow.at(1.0), LogLoss(), _FINER * tol)
@@ -67,17 +74,27 @@ def hold_out(problems: Problems, classes: Int[ndarray, " n"], tol: float) -> Hel
     if not near.all():
         _warn_of_far_rows(near)
         chosen = torch.from_numpy(near).to(problems.weight.device)
-        return hold_out(problems.some(chosen), classes[near], tol)
-    kinds = problems.inputs.equal()
-    folds = _folds(narrow, kinds, classes, first, tol)
+        return hold_out(problems.some(chosen), tol)
+    labels = problems.labels.cpu().numpy()
+    classes = labels[0].astype(np.int64)
+    if len(labels) > 1:
+        classes = labels.argmax(axis=0)
+    folds = _folds(narrow, problems.inputs.equal(), classes, first, tol)
     return HeldOut(_parts(narrow, folds), folds, first, back)
 
 
 def fit_calibrated_links(
-    held_out: HeldOut, C: float, *, tol: float, max_iter: int
+    problems: Problems, Cs: Array, *, tol: float, max_iter: int
 ) -> CalibratedFit:
-    """Weights and links of all problems at one penalty."""
-    data = held_out.problems.at(C)
+    """Weights and links of all problems, at the best of several penalties in ascending order."""
+    held_out = hold_out(problems, tol)
+    losses = np.array([np.nan])
+    best = 0
+    if len(Cs) > 1:
+        losses = losses_of_folds(held_out, Cs, tol=tol)
+        best = int(np.nanargmin(losses))
+        warn_at_the_end(Cs, best)
+    data = held_out.problems.at(float(Cs[best]))
     fit, data = fit_fixed_link(data, LogLoss(), _FINER * tol, held_out.first)
     unsettled = [] if fit.settled(_FINER * tol) else [FIXED_LINK]
     alternations = []
@@ -88,15 +105,25 @@ def fit_calibrated_links(
         unsettled += [f"{what}, of problem {k}" for what in one.unsettled]
     beta = torch.stack([one.best.beta for one in alternations])
     return CalibratedFit(
+        C=float(Cs[best]),
+        losses=losses,
         beta=held_out.back(beta),
         centre=held_out.back(data.centre[None])[0],
         links=[CalibratedLink(one.best, data.weight) for one in alternations],
-        alternations=alternations,
+        log_evidences=_side_by_side([one.log_evidences for one in alternations]),
         unsettled=tuple(unsettled),
     )
 
 
-def held_out_losses_of_folds(held_out: HeldOut, Cs: Array, *, tol: float) -> Array:
+def _side_by_side(columns: Sequence[tuple[float, ...]]) -> Float[ndarray, "rounds K"]:
+    """Columns of several lengths as a table that ends in NaN."""
+    table = np.full((max(map(len, columns)), len(columns)), np.nan)
+    for k, values in enumerate(columns):
+        table[: len(values), k] = values
+    return table
+
+
+def losses_of_folds(held_out: HeldOut, Cs: Array, *, tol: float) -> Array:
     """The held-out log loss at each C, in nats a case, averaged over the problems.
 
     From the strongest penalty to the weakest; NaN where two in a row before were no better.

@@ -1,7 +1,7 @@
 """Displays of what estimators have learned, after scikit-learn's.
 
 ``from_estimator`` computes and draws, ``plot`` draws again: on ``ax`` if given, else in a new
-figure. Drawing needs Matplotlib: ``pip install "bayesloss[plot]"``.
+figure. Drawing needs Matplotlib, which the extra ``plot`` brings.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.arrays import Array
 from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
-from bayesloss.learning.data.estimator_base import axes_or_new
 from bayesloss.learning.data.rows import check_weights
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor
@@ -76,13 +75,16 @@ class LinkDisplay:
         """
         check_is_fitted(estimator)
         link, name = _link_of(estimator, target)
-        x = np.linspace(link.low, link.high, 300)
-        low, high = link.inverse_link_band(x, level)
-        return cls(x, link.inverse_link(x), low, high, name).plot(ax)
+        scores = np.linspace(link.low, link.high, 300)
+        low, high = link.inverse_link_band(scores, level)
+        display = cls(
+            scores=scores, probability=link.inverse_link(scores), low=low, high=high, name=name
+        )
+        return display.plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curve and its band."""
-        self.ax_ = ax = axes_or_new(ax)
+        self.ax_ = ax = _axes_or_new(ax)
         ax.fill_between(self.scores, self.low, self.high, alpha=0.3, linewidth=0)
         ax.plot(self.scores, self.probability)
         ax.set(xlabel="score", ylabel=f"probability of {self.name}", ylim=(0, 1))
@@ -159,10 +161,11 @@ class MonotoneDisplay:
             If X or y has another shape; if Matplotlib is not installed.
         """
         check_is_fitted(estimator)
-        inputs, targets = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        inputs = np.asarray(X, dtype=np.float64)
+        targets = np.asarray(y, dtype=np.float64)
         if inputs.ndim != 2 or inputs.shape[1] != 1 or targets.shape != (len(inputs),):
-            found = f"{inputs.shape} and {targets.shape}"
-            raise ValueError(f"expected X of shape (n, 1) and y of shape (n,), got {found}")
+            shapes = f"{inputs.shape} and {targets.shape}"
+            raise ValueError(f"expected X of shape (n, 1) and y of shape (n,), got {shapes}")
         # Evenly spaced where the fit is: far-away inputs would leave the bulk few points.
         low, high = estimator.range_map_(np.array([inputs.min(), inputs.max()])).tolist()
         even = torch.linspace(low, high, n_points, dtype=torch.float64).numpy()
@@ -172,18 +175,26 @@ class MonotoneDisplay:
             import pandas as pd  # which whoever fitted with names has
 
             grid = pd.DataFrame(grid, columns=estimator.feature_names_in_)
-        mean, curve = estimator.predict(grid), estimator.predict_interval(grid, level)
-        observation = estimator.predict_interval(grid, level, of="observation")
-        display = cls(x, np.asarray(mean), curve, observation, level, inputs[:, 0], targets)
+        display = cls(
+            x=x,
+            mean=np.asarray(estimator.predict(grid)),
+            curve=estimator.predict_interval(grid, level),
+            observation=estimator.predict_interval(grid, level, of="observation"),
+            level=level,
+            X=inputs[:, 0],
+            y=targets,
+        )
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw data, curve and bands."""
-        self.ax_ = ax = axes_or_new(ax)
+        self.ax_ = ax = _axes_or_new(ax)
         share = f"{100 * self.level:g} %"
         ax.scatter(self.X, self.y, s=8, color="0.4", label="data")
-        for ends, alpha, of in ((self.observation, 0.15, "new data"), (self.curve, 0.4, "curve")):
-            ax.fill_between(self.x, *ends, alpha=alpha, color="C0", label=f"{share} of {of}")
+        low, high = self.observation
+        ax.fill_between(self.x, low, high, alpha=0.15, color="C0", label=f"{share} of new data")
+        low, high = self.curve
+        ax.fill_between(self.x, low, high, alpha=0.4, color="C0", label=f"{share} of curve")
         ax.plot(self.x, self.mean, color="C0", label="mean")
         ax.legend()
         return self
@@ -282,15 +293,27 @@ class ReliabilityDisplay:
         name, ax : str and matplotlib Axes, optional
             The classifier's name for the legend, and where to draw.
         """
-        how = {"groups": groups, "pos_label": pos_label, "level": level}
-        found = reliability(y_true, y_prob, sample_weight=sample_weight, **how)
+        fitted = reliability(
+            y_true,
+            y_prob,
+            sample_weight=sample_weight,
+            groups=groups,
+            pos_label=pos_label,
+            level=level,
+        )
         positive = positive_labels(y_true, pos_label).astype(np.float64)
-        p, weight = np.asarray(y_prob, dtype=np.float64), check_weights(sample_weight, positive)
-        return cls(found, positive, p, name, weight).plot(ax=ax, n_bins=n_bins)
+        display = cls(
+            reliability=fitted,
+            y_true=positive,
+            y_prob=np.asarray(y_prob, dtype=np.float64),
+            name=name,
+            sample_weight=check_weights(sample_weight, positive),
+        )
+        return display.plot(ax=ax, n_bins=n_bins)
 
     def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
         """Draw curve, band and histogram, and bins if their number is given."""
-        self.ax_ = ax = axes_or_new(ax)
+        self.ax_ = ax = _axes_or_new(ax)
         p = np.linspace(self.y_prob.min(), self.y_prob.max(), 201)
         curve = self.reliability.calibrator.predict_proba(p)[:, 1]
         low, high = self.reliability.calibrator.predict_interval(p, self.reliability.level)
@@ -304,19 +327,41 @@ class ReliabilityDisplay:
         self.band_ = ax.fill_between(p, low, high, alpha=0.25, color=color)
         weight = np.ones(len(self.y_prob)) if self.sample_weight is None else self.sample_weight
         if n_bins is not None:
-            cell = np.minimum((self.y_prob * n_bins).astype(int), n_bins - 1)
-            count, total, positive = (
-                np.bincount(cell, weight * values) for values in (1, self.y_prob, self.y_true)
-            )
-            full = count > 0
-            mean, rate = total[full] / count[full], positive[full] / count[full]
-            ax.plot(mean, rate, "o", color=color, label=f"{n_bins} bins")
+            self._draw_bins(n_bins, weight, color)
         ax.set(ylabel="probability of the positive label", xlim=(0, 1), ylim=(0, 1))
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1))
-        below = ax.child_axes[-1] if another else ax.inset_axes([0, -0.28, 1, 0.2], sharex=ax)
-        alpha = 0.5 if another else 1.0
+        if another:  # over its histogram
+            below = ax.child_axes[-1]
+            alpha = 0.5
+        else:
+            below = ax.inset_axes([0, -0.28, 1, 0.2], sharex=ax)
+            alpha = 1.0
         below.hist(self.y_prob, 50, range=(0, 1), weights=weight, color=color, alpha=alpha)
         below.set(xlabel="predicted probability", ylabel="cases")
         ax.tick_params(labelbottom=False)
-        self.histogram_ax_, self.figure_ = below, ax.figure
+        self.histogram_ax_ = below
+        self.figure_ = ax.figure
         return self
+
+    def _draw_bins(self, n_bins: int, weight: Array, color: Any) -> None:
+        """A point for each bin with cases, at its mean prediction and its rate of positives."""
+        cell = np.minimum((self.y_prob * n_bins).astype(int), n_bins - 1)
+        count = np.bincount(cell, weight)
+        total = np.bincount(cell, weight * self.y_prob)
+        positive = np.bincount(cell, weight * self.y_true)
+        full = count > 0
+        mean = total[full] / count[full]
+        rate = positive[full] / count[full]
+        self.ax_.plot(mean, rate, "o", color=color, label=f"{n_bins} bins")
+
+
+def _axes_or_new(ax: Any) -> Any:
+    """These Matplotlib axes, or those of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("drawing needs Matplotlib: pip install matplotlib") from error
+    if ax is not None:
+        return ax
+    _, axes = pyplot.subplots(layout="constrained")
+    return axes

@@ -8,8 +8,9 @@ about as costly as a logistic regression. Here are parameters and predictions; t
 :mod:`bayesloss.learning.estimators.linkgistic_fit`.
 """
 
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -19,15 +20,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, Numbers
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.inputs import centred_scores
-from bayesloss.learning.estimators.calibrated_fit import (
-    fit_calibrated_links,
-    held_out_losses_of_folds,
-    hold_out,
-)
+from bayesloss.learning.estimators.calibrated_fit import fit_calibrated_links
 from bayesloss.learning.estimators.linkgistic_fit import (
     SIZES,
     Problems,
@@ -35,16 +33,17 @@ from bayesloss.learning.estimators.linkgistic_fit import (
     fit_problems,
     read_problems,
 )
-from bayesloss.learning.estimators.penalty_path import (
-    held_out_losses,
-    strengths,
-    warn_at_the_end,
-)
+from bayesloss.learning.estimators.penalty_path import held_out_losses, strengths
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.sources.priors import PriorName
 from bayesloss.proper_losses import LogLoss, ProperLoss
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller, warn_unconverged
 
+LinkName = Literal["evidence", "calibrated"]
 
+
+@on_one_thread
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     """Logistic regression with a learned link.
 
@@ -56,12 +55,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     link : {"evidence", "calibrated"}, default="evidence"
-        How links are learned. "evidence": a prior of each, as the parameters say, chosen by
-        Laplace's evidence, and fitted to leave-one-out scores. "calibrated": the curve of a
-        :class:`~bayesloss.LinkCalibrator`, averaged over priors, and fitted to the scores of folds
-        that the content of the rows decides (:mod:`bayesloss.learning.links.calibrated_link`). It
-        has the log loss, keeps classes apart ("ovr"), and takes neither ``prior`` nor any other
-        parameter of the evidence's link.
+        "evidence": under a prior that parameters or the evidence choose, by leave-one-out scores.
+        "calibrated": a :class:`~bayesloss.LinkCalibrator`'s curve of the scores of folds
+        (:mod:`bayesloss.learning.links.calibrated_link`), each class against the rest; of the other
+        parameters class_weight, C, tol, max_iter and device count.
     prior : {"isgp", "gp"}, default="isgp"
         The prior of nu: an integrated squared Gaussian process, whose curves all increase, or a
         Gaussian process, whose curves may also decrease.
@@ -150,8 +147,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "link": [StrOptions({"evidence", "calibrated"})],
-        "prior": [StrOptions({"isgp", "gp"})],
+        "link": [StrOptions(set(get_args(LinkName)))],
+        "prior": [StrOptions(set(get_args(PriorName)))],
         "loss": [ProperLoss, None],
         # An E-step factorises matrices with as many rows.
         "n_basis": [Interval(Integral, 2, 4096, closed="both"), None],
@@ -174,8 +171,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        link: str = "evidence",
-        prior: str = "isgp",
+        link: LinkName = "evidence",
+        prior: PriorName = "isgp",
         loss: ProperLoss | None = None,
         n_basis: int | None = None,
         a: float | None = None,
@@ -183,9 +180,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         variance: float | None = None,
         gamma: float = 0.01,
         leave_one_out: bool = True,
-        multi_class: str = "joint",
-        class_weight: dict[Any, float] | str | None = None,
-        C: float | str | ArrayLike = 1.0,
+        multi_class: Literal["joint", "ovr"] = "joint",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        C: Numbers | Literal["auto"] = 1.0,
         tol: float = 1e-4,
         max_iter: int = 30,
         n_samples: int | None = None,
@@ -265,15 +262,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit_at(self, problems: Problems, C: float) -> None:
-        fit, centre, self.links_ = fit_problems(problems, C, self.joint_, Settings.of(self))
-        self.__dict__.pop("link_", None)  # of an earlier fit
-        if len(self.links_) == 1:
-            self.link_ = self.links_[0]
-        slopes = np.array([link.slope for link in self.links_])
-        self.coef_ = slopes[:, None] * fit.beta.cpu().numpy()
-        self.centre_ = centre.cpu().numpy()
-        self.intercept_ = -self.coef_ @ self.centre_
-        self.converged_ = not fit.unsettled
+        fit, centre, links = fit_problems(problems, C, self.joint_, Settings.of(self))
+        self._keep(links, fit.beta, centre, fit.unsettled)
         self.history_ = {
             name: torch.stack(rounds).cpu().numpy() if rounds else np.empty((0, len(fit.beta)))
             for name, rounds in fit.history.items()
@@ -281,38 +271,30 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = len(self.history_["log_evidence"])
 
     def _fit_calibrated(self, problems: Problems) -> None:
-        """Ours: folds, and the curve of a calibrator."""
+        """The calibrator's link."""
         self.joint_ = False
-        labels = problems.labels.cpu().numpy()
-        codes = labels[0].astype(np.int64) if len(labels) == 1 else labels.argmax(axis=0)
-        held_out = hold_out(problems, codes, self.tol)
-        losses = np.array([np.nan])
-        if len(self.Cs_) > 1:
-            losses = held_out_losses_of_folds(held_out, self.Cs_, tol=self.tol)
-            warn_at_the_end(self.Cs_, int(np.nanargmin(losses)))
-        self.scores_ = -losses
-        self.C_ = float(self.Cs_[0 if len(losses) == 1 else np.nanargmin(losses)])
-        fit = fit_calibrated_links(held_out, self.C_, tol=self.tol, max_iter=self.max_iter)
-        self.links_ = fit.links
-        self.__dict__.pop("link_", None)  # of an earlier fit
-        if len(self.links_) == 1:
-            self.link_ = self.links_[0]
-        slopes = np.array([link.slope for link in self.links_])
-        self.coef_ = slopes[:, None] * fit.beta.cpu().numpy()
-        self.centre_ = fit.centre.cpu().numpy()
-        self.intercept_ = -self.coef_ @ self.centre_
-        self.converged_ = not fit.unsettled
-        rounds = [one.log_evidences for one in fit.alternations]
-        history = np.full((max(map(len, rounds)), len(rounds)), np.nan)
-        for k, values in enumerate(rounds):
-            history[: len(values), k] = values
-        self.history_ = {"log_evidence": history}
-        self.n_iter_ = len(history)
+        fit = fit_calibrated_links(problems, self.Cs_, tol=self.tol, max_iter=self.max_iter)
+        self.scores_ = -fit.losses
+        self.C_ = fit.C
+        self._keep(fit.links, fit.beta, fit.centre, fit.unsettled)
+        self.history_ = {"log_evidence": fit.log_evidences}
+        self.n_iter_ = len(fit.log_evidences)
         if fit.unsettled:
             warn_unconverged(
                 f"not converged: {'; '.join(fit.unsettled)}. To mend it: raise "
                 f"max_iter={self.max_iter}, scale the inputs, or lower C"
             )
+
+    def _keep(self, links: Sequence, beta: Tensor, centre: Tensor, unsettled: Sequence) -> None:
+        self.links_: list[Any] = list(links)
+        self.__dict__.pop("link_", None)  # of an earlier fit
+        if len(self.links_) == 1:
+            self.link_ = self.links_[0]
+        slopes = np.array([link.slope for link in self.links_])
+        self.coef_ = slopes[:, None] * beta.cpu().numpy()
+        self.centre_ = centre.cpu().numpy()
+        self.intercept_ = -self.coef_ @ self.centre_
+        self.converged_ = not unsettled
 
     @by_blocks
     def decision_function(self, X: ArrayLike) -> Array:
@@ -324,7 +306,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """
         scores = self.scores(X).T.reshape(len(self.links_), -1)
         if self.link == "calibrated":
-            odds = np.stack([link.log_odds(x) for link, x in zip(self.links_, scores, strict=True)])
+            pairs = zip(self.links_, scores, strict=True)
+            odds = np.stack([link.log_odds(x) for link, x in pairs])
         else:
             self._warn_of_far(scores)
             odds = self._odds(scores)

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -35,12 +35,12 @@ from bayesloss.learning.evidence.evidence import maximise_evidence
 from bayesloss.learning.evidence.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.likelihoods import Gaussian
-from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
+from bayesloss.learning.sources.priors import GP, ISGP, PriorName, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller
 
-_PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
+_PRIORS: dict[PriorName, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
 # Ranges of the search, in units of the target's standard deviation. The intercept's prior never
 # gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
@@ -48,6 +48,7 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
 
 
+@on_one_thread
 class ISGPRegressor(RegressorMixin, BaseEstimator):
     """Isotonic regression with uncertainty, by an integrated squared Gaussian process.
 
@@ -116,9 +117,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self,
         *,
         n_basis: int = 64,
-        increasing: bool | str = "auto",
+        increasing: bool | Literal["auto"] = "auto",
         period_fraction: float = 0.25,
-        prior: str = "isgp",
+        prior: PriorName = "isgp",
         max_iter: int = 200,
         robust_range: bool = True,
         average_hyperparameters: bool = True,
@@ -160,17 +161,19 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self._units = units if self.increasing_ else replace(units, y_scale=-units.y_scale)
         prior, likelihood = self._beginning(moments)
         ends = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-        with fixed_threads(1), torch.inference_mode(False):  # search and average differentiate
+        with torch.inference_mode(False):  # search and average differentiate
             folded = rows.fold(_triangle, prior.features, self._units, merge=joined)
             data = likelihood.of_triangle(folded, moments.total)
-            found = maximise_evidence(
+            best = maximise_evidence(
                 prior, likelihood, ends, data, bounds=SEARCH_RANGES, max_iter=self.max_iter
             )
-            self.mixture_ = PosteriorMixture([found.posterior], ends.new_ones(1))
+            self.mixture_ = PosteriorMixture([best.posterior], ends.new_ones(1))
             if self.average_hyperparameters:
-                self.mixture_ = average_hyperparameters(found.posterior, data)
-        self.posterior_, self.likelihood_ = found.posterior, found.likelihood
-        self.converged_, self.n_iter_ = found.converged, found.n_evaluations
+                self.mixture_ = average_hyperparameters(best.posterior, data)
+        self.posterior_ = best.posterior
+        self.likelihood_ = best.likelihood
+        self.converged_ = best.converged
+        self.n_iter_ = best.n_evaluations
         if self.robust_range:
             self.mixture_ = self.mixture_.with_straight_ends()
         scale = self._units.y_scale
@@ -180,6 +183,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.log_evidence_ = self.posterior_.log_evidence - in_units
         self.evidence_bound_ = self.posterior_.evidence_bound - in_units
 
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    @overload
+    def predict(self, X: ArrayLike, return_std: bool) -> Array | tuple[Array, Array]: ...
     @by_blocks
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """The posterior mean of nu, and its standard deviation: lemma 7, as corrected.
@@ -195,11 +204,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         x = self._new_input(X)
         centre, variance = self.mixture_.moments(x)
         mean = self._units.original_targets(centre)
-        return (mean, abs(self._units.y_scale) * np.sqrt(variance.numpy())) if return_std else mean
+        if not return_std:
+            return mean
+        std = abs(self._units.y_scale) * np.sqrt(variance.numpy())
+        return mean, std
 
     @by_blocks
     def predict_interval(
-        self, X: ArrayLike, level: float = 0.95, of: str = "curve"
+        self, X: ArrayLike, level: float = 0.95, of: Literal["curve", "observation"] = "curve"
     ) -> tuple[Array, Array]:
         """Lower and upper ends of a central interval at each input; warns as :meth:`predict` does.
 
@@ -214,11 +226,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         check_level(level)
         if of not in ("curve", "observation"):
             raise ValueError(f'expected of to be "curve" or "observation", got {of!r}')
-        x, observation = self._new_input(X), of == "observation"
-        low, high = (
-            self._units.original_targets(self.mixture_.quantile(x, at, observation=observation))
-            for at in ((1 - level) / 2, (1 + level) / 2)
-        )
+        x = self._new_input(X)
+        observation = of == "observation"
+        below = self.mixture_.quantile(x, (1 - level) / 2, observation=observation)
+        above = self.mixture_.quantile(x, (1 + level) / 2, observation=observation)
+        low = self._units.original_targets(below)
+        high = self._units.original_targets(above)
         return (low, high) if self.increasing_ else (high, low)
 
     def sample_source(
@@ -241,7 +254,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         x = self._new_input(X)
         seed = int(check_random_state(random_state).randint(2**31))
         generator = torch.Generator().manual_seed(seed)
-        return self._units.original_targets(self.mixture_.sample_source(x, n_samples, generator)).T
+        sources = self.mixture_.sample_source(x, n_samples, generator)
+        return self._units.original_targets(sources).T
 
     def _read(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
         if is_dask(X):
@@ -252,11 +266,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         features, target = validate_data(
             self, _as_column(X), y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
+        x = self._one_feature(features)
         y = np.asarray(target, dtype=np.float64)
         if sample_weight is None:  # no memory for each
-            return Rows(self._one_feature(features), y, np.broadcast_to(1.0, len(y)))
+            return Rows(x, y, np.broadcast_to(1.0, len(y)))
         weight = check_weights(sample_weight, features)
-        return Rows(self._one_feature(features), y, weight).some(weight > 0)
+        return Rows(x, y, weight).some(weight > 0)
 
     def _one_feature(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != 1:
@@ -266,14 +281,17 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     def _new_input(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
         features = validate_data(self, _as_column(X), reset=False, dtype=np.float64)
-        x, edge = self._units.inputs(self._one_feature(features)), 1 / self.period_fraction
+        x = self._units.inputs(self._one_feature(features))
+        edge = 1 / self.period_fraction
         outside = int((x.abs() > edge).sum())
         if outside:
             low, high = self._units.original_inputs([-edge, edge])
+            goes_on = ""
+            if self.robust_range and self.prior == "isgp":
+                goes_on = ", and goes on straight"
             warn_caller(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
-                "kernel's period ends: the fit says nothing there"
-                + (", and goes on straight" if self.robust_range and self.prior == "isgp" else "")
+                f"kernel's period ends: the fit says nothing there{goes_on}"
             )
         return x
 
@@ -283,7 +301,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
         return tags
 
     def _direction(self, moments: Moments) -> bool:
@@ -298,12 +317,15 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def _beginning(self, moments: Moments) -> tuple[SourcePrior, Gaussian]:
         """The prior and likelihood of the straight line, where the search begins."""
-        explained = min(abs(moments.correlation), 0.999)
+        # Within limits, so that neither the line is flat nor its noise nothing.
+        correlation = min(abs(moments.correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
-        variance = max(explained, 0.1) / moments.x_spread if self.prior == "isgp" else 1.0
+        variance = 1.0
+        if self.prior == "isgp":
+            variance = max(correlation, 0.1) / moments.x_spread
         kernel = TrigonometricKernel(a=3.0, c=self.period_fraction, n_basis=self.n_basis)
         prior = _PRIORS[self.prior](kernel.scaled(variance))
-        return prior, Gaussian(1 / (1 - explained**2))
+        return prior, Gaussian(1 / (1 - correlation**2))
 
 
 def _as_column(X: Any) -> Any:

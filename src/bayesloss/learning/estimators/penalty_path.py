@@ -16,13 +16,13 @@ weights by more than one Newton step, the more so where classes can be separated
 
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, Numbers
 from bayesloss.learning.data.inputs import DenseInputs
 from bayesloss.learning.estimators.linkgistic_fit import Problems, Settings
 from bayesloss.learning.links.em import fit_links
@@ -38,7 +38,7 @@ _STIFF = 3  # the place, in the family, of the prior that scores the path
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
 
-def strengths(C: float | str | ArrayLike) -> Array:
+def strengths(C: Numbers | Literal["auto"]) -> Array:
     """The values of C to choose from, ascending, or the one that is given."""
     values = np.geomspace(1e-4, 1e4, 10) if isinstance(C, str) else np.sort(np.atleast_1d(C))
     values = values.astype(np.float64)

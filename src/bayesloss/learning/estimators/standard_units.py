@@ -7,7 +7,7 @@ and standard deviation 1, and decreasing ones are turned by a negative scale:
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,10 @@ from bayesloss.arrays import Array
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows, extremes, largest
 
-_TINY = np.finfo(np.float64).tiny
+_TINY = np.finfo(np.float64).tiny  # smaller numbers have fewer digits
+# Targets may vary by as much or as little: squares, and their sums, stay numbers.
+_LEAST_SPREAD = 1e-150
+_MOST_SPREAD = 1e150
 
 
 class Moments(NamedTuple):
@@ -32,6 +35,7 @@ class Moments(NamedTuple):
     def direction_in_doubt(self) -> bool:
         """Whether its sign may be an accident of sampling, by Fisher's transformation."""
         n = self.total
+        # The transformed correlation has the variance 1 / (n - 3); 1.96 as for 95 %, both sides.
         return n > 3 and abs(self.correlation) < math.tanh(1.96 / math.sqrt(n - 3))
 
 
@@ -52,19 +56,29 @@ class StandardUnits:
         _check_ends(x_ends, y_ends, rows)
         range_map = RangeMap()
         if robust:
-            range_map = RangeMap.fit(*rows.distribution(DEPTHS))
-        low, high = range_map(x_ends) / 2
-        if high - low < _TINY:
-            found = f"{2 * (high - low):.3g}: rescale them"
-            raise ValueError(f"expected inputs that vary by more than {2 * _TINY:.3g}, got {found}")
+            points, weight = rows.distribution(DEPTHS)
+            range_map = RangeMap.fit(points, weight)
+        low, high = range_map(x_ends) / 2  # halves, so that their sum and difference are finite
+        x_scale = high - low
+        if x_scale < _TINY:
+            got = f"{2 * x_scale:.3g}: rescale them"
+            raise ValueError(f"expected inputs that vary by more than {2 * _TINY:.3g}, got {got}")
         total, target = rows.fold(lambda x, y, w: np.array([w.sum(), (w * y).sum()])).tolist()
         # As yet a power of two near the scale keeps squares and products in floating point's range.
-        rough = 2.0 ** math.frexp(float(np.diff(y_ends)[0]))[1]
-        units = cls(range_map, low + high, high - low, target / total, rough)
-        x_mean, x_square, product, y_square = (rows.fold(_moments, units) / total).tolist()
-        x_spread, y_spread = math.sqrt(x_square - x_mean**2), math.sqrt(y_square)
-        units = cls(range_map, low + high, high - low, target / total, rough * y_spread)
-        return units, Moments(total, product / (x_spread * y_spread), x_spread)
+        _, exponent = math.frexp(float(np.diff(y_ends)[0]))
+        rough = cls(
+            range_map=range_map,
+            x_location=low + high,
+            x_scale=x_scale,
+            y_location=target / total,
+            y_scale=2.0**exponent,
+        )
+        x_mean, x_square, product, y_square = (rows.fold(_moments, rough) / total).tolist()
+        x_spread = math.sqrt(x_square - x_mean**2)
+        y_spread = math.sqrt(y_square)
+        units = replace(rough, y_scale=rough.y_scale * y_spread)
+        correlation = product / (x_spread * y_spread)
+        return units, Moments(total=total, correlation=correlation, x_spread=x_spread)
 
     def inputs(self, x: Array) -> Tensor:
         """Inputs in standard units."""
@@ -92,14 +106,16 @@ def _check_ends(x: Array, y: Array, rows: Rows) -> None:
     if y[0] == y[1]:
         n = rows.fold(lambda x, y, weight: len(x))
         raise ValueError(f"expected a target that varies, got {n} times {y[0]}")
-    spread, (least, most) = y[1] / 2 - y[0] / 2, (1e-150, 1e150)  # whose squares are numbers
-    if not least < spread < most:
-        found = f"{2 * spread:.3g}: rescale it"
-        raise ValueError(f"expected a target that varies by {least:g} to {most:g}, got {found}")
+    spread = y[1] / 2 - y[0] / 2
+    if not _LEAST_SPREAD < spread < _MOST_SPREAD:
+        limits = f"{_LEAST_SPREAD:g} to {_MOST_SPREAD:g}"
+        got = f"{2 * spread:.3g}: rescale it"
+        raise ValueError(f"expected a target that varies by {limits}, got {got}")
 
 
 def _moments(x: Array, y: Array, weight: Array, units: StandardUnits) -> Array:
     """The sums of u, u^2, u v and v^2."""
-    u, v = units.inputs(x).numpy(), units.targets(y).numpy()
+    u = units.inputs(x).numpy()
+    v = units.targets(y).numpy()
     wu = weight * u
     return np.array([wu.sum(), wu @ u, wu @ v, (weight * v**2).sum()])

@@ -12,20 +12,20 @@ Derivatives are automatic (Skaug and Fournier 2006), at O(M^4) an evaluation on 
 Laplace's approximation, the paper's, is unbounded: det H goes to zero where a mode merges with its
 twin at -w, or with a saddle point. The evidence lower bound of the *same* Gaussian, the default
 objective, never exceeds the truth, equals Laplace's where the posterior is Gaussian, and favours
-hyper-parameters at which the Gaussian can be trusted.
+hyper-parameters at which the Gaussian can be trusted. Whoever has a Gaussian of a higher bound
+passes the function that finds it.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, Literal, TypeVar, cast, get_args
+from typing import Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.evidence.variational import GaussianBound, nearest
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
@@ -34,21 +34,29 @@ from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
 from bayesloss.tensors import as_number
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
-Objective = Literal["bound", "laplace", "variational"]
+Objective = Literal["bound", "laplace"]
+# From a mode to the Gaussian of the highest bound on the evidence, and what went wrong, or "".
+Nearest = Callable[[LogJoint, Mode], tuple[Posterior, str]]
 L = TypeVar("L", bound=Likelihood)
 Trigonometric = SourcePrior[TrigonometricKernel]
 
 # Values of a in equal steps of log log a: log(a) / (pi c) is the scale on which nu varies.
 SMOOTHNESS = (1.1, 1.16, 1.28, 1.48, 1.87, 2.7, 4.8, 12.0, 50.0)
 
-_POSITIVE = 1e-10, 1e10
-_RANGES = {"a": (1.01, 31.0), "b": _POSITIVE, "gamma": _POSITIVE, "mu": (-math.inf, math.inf)}
+_POSITIVE = (1e-10, 1e10)  # far beyond what data in any sensible units ask for
+_RANGES = {
+    "a": (1.01, 31.0),  # from all harmonics nearly alike to little but the first
+    "b": _POSITIVE,
+    "gamma": _POSITIVE,
+    "mu": (-math.inf, math.inf),
+}
 # Nats by which the objective may still rise when a hyper-parameter grows e-fold; for a likelihood's
 # own, whose logarithm n data determine to (2 / n)^1/2, when it moves by that.
 _FLAT = 1e-2
+_RESOLVED = 1e-6  # part of the evidence that its slope cannot tell from rounding errors
 
 
 @dataclass(frozen=True)
@@ -77,16 +85,18 @@ class EvidenceMaximum(Generic[L]):
 
 def _transformed(values: Sequence[float]) -> Float[Tensor, " p"]:
     """Theta: log(a - 1), log k(0, 0) (b by (15)), log gamma, mu, the likelihood's own logs."""
-    a, variance, gamma, mu, *own = values
-    logs = [math.log(a - 1), math.log(variance), math.log(gamma), mu, *map(math.log, own)]
-    return torch.tensor(logs, dtype=torch.float64)
+    a, variance, gamma, mu, *of_likelihood = values
+    theta = [math.log(a - 1), math.log(variance), math.log(gamma), mu]
+    theta += [math.log(value) for value in of_likelihood]
+    return torch.tensor(theta, dtype=torch.float64)
 
 
 def theta_of(joint: LogJoint) -> Float[Tensor, " p"]:
     """The hyper-parameters of prior and likelihood, on the scales of the search."""
-    prior, likelihood = joint.prior, joint.likelihood
-    own = [getattr(likelihood, name) for name in likelihood.hyper_parameters]
-    values = [prior.kernel.a, prior.kernel.variance, prior.gamma, prior.mu, *own]
+    prior = joint.prior
+    likelihood = joint.likelihood
+    values = [prior.kernel.a, prior.kernel.variance, prior.gamma, prior.mu]
+    values += [getattr(likelihood, name) for name in likelihood.hyper_parameters]
     return _transformed([as_number(value) for value in values])
 
 
@@ -94,36 +104,47 @@ def joint_at(joint: LogJoint, theta: Float[Tensor, " p"]) -> LogJoint:
     """The same joint density at other hyper-parameters; c and M stay."""
     kernel = joint.prior.kernel.scaled(theta[1].exp(), a=1 + theta[0].exp())
     prior = type(joint.prior)(kernel, mu=theta[3], gamma=theta[2].exp())
-    own = zip(joint.likelihood.hyper_parameters, theta[4:].exp(), strict=True)
-    likelihood = joint.likelihood.replace(**dict(own))
+    of_likelihood = theta[len(_RANGES) :].exp()
+    values = zip(joint.likelihood.hyper_parameters, of_likelihood, strict=True)
+    likelihood = joint.likelihood.replace(**dict(values))
     return LogJoint(prior, likelihood, joint.data)
 
 
 def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
     """The same prior, and k(0, 0), at another a."""
-    old = trigonometric(prior, "whose smoothness a the evidence chooses")
-    return type(prior)(old.scaled(old.variance, a=a), mu=prior.mu, gamma=prior.gamma)
+    kernel = trigonometric(prior, "whose smoothness a the evidence chooses")
+    return type(prior)(kernel.scaled(kernel.variance, a=a), mu=prior.mu, gamma=prior.gamma)
+
+
+class EvidenceGradient(NamedTuple):
+    """The objective at one Theta."""
+
+    value: float  # in nats; -inf without a mode
+    gradient: Float[Tensor, " p"]  # the total derivative; 0 without a mode
+    mode: Mode
 
 
 def evidence_gradient(
-    theta: Tensor, joint_of: Callable[[Tensor], LogJoint], start: Tensor, objective: Objective
-) -> tuple[float, Float[Tensor, " p"], Mode]:
-    """The objective in nats, its total derivative and the mode; -inf and 0 without one."""
+    theta: Tensor,
+    joint_of: Callable[[Tensor], LogJoint],
+    start: Tensor,
+    objective: Objective | Nearest,
+) -> EvidenceGradient:
+    """The objective and its total derivative, at the mode that a search from ``start`` finds."""
     theta = theta.detach().requires_grad_()
     joint = joint_of(theta)
     with torch.no_grad():
         mode = find_mode(joint, start)
     if not mode.converged:
-        return -math.inf, torch.zeros_like(theta), mode
-    if objective == "variational":
-        q, _ = nearest(joint, mode)
+        return EvidenceGradient(-math.inf, torch.zeros_like(theta), mode)
+    if callable(objective):
+        q, _ = objective(joint, mode)
         # q makes the bound stationary: the partial derivative is the whole one.
         with torch.no_grad():
-            moments = joint.moments(q.mode, q.root, joint.slopes(q.mode))
-        fit = GaussianBound(joint, with_laws=False).fit(*moments)  # labels' has no slope in theta
-        bound = fit - joint.divergence(q.mode, q.root)
-        (slope,) = torch.autograd.grad(bound, theta)
-        return q.log_evidence, slope, mode
+            mean, variance = joint.moments(q.mode, q.root, joint.slopes(q.mode))
+        fit = joint.expected_log_likelihood(mean, variance)  # that of labels has no slope in theta
+        (slope,) = torch.autograd.grad(fit - joint.divergence(q.mode, q.root), theta)
+        return EvidenceGradient(q.log_evidence, slope, mode)
     Gamma = mode.Gamma.detach().requires_grad_()
     value = joint.log_evidence(Gamma) if objective == "laplace" else joint.evidence_bound(Gamma)
     partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
@@ -132,10 +153,11 @@ def evidence_gradient(
     direction = root @ (root.T @ partial_Gamma)  # H^-1, eq. (11)
     (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
     (drift,) = torch.autograd.grad(score @ direction, theta)
-    return float(value.detach()), partial_theta + drift, mode  # appendix D
+    total = partial_theta + drift  # appendix D
+    return EvidenceGradient(float(value.detach()), total, mode)
 
 
-@fixed_threads(1)
+@one_thread()
 @torch.inference_mode(False)  # the search differentiates, wherever it is called
 @torch.enable_grad()
 def maximise_evidence(
@@ -147,7 +169,7 @@ def maximise_evidence(
     sample_weight: Tensor | None = None,
     smoothness: Sequence[float] = (8.0, 2.0),
     bounds: Mapping[str, tuple[float, float]] | None = None,
-    objective: Objective = "bound",
+    objective: Objective | Nearest = "bound",
     max_iter: int = 200,
 ) -> EvidenceMaximum[L]:
     """Maximise the approximate evidence over a, b, gamma, mu and the likelihood's hyper-parameters.
@@ -166,9 +188,10 @@ def maximise_evidence(
         The values of a at which searches start. Smooth priors have few modes: begin there.
     bounds : mapping of str to (float, float), optional
         Ranges for any of "a", "b" (of k(0, 0)), "gamma", "mu" and, say, "alpha".
-    objective : {"bound", "laplace", "variational"}, default="bound"
-        The lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the highest
-        bound of any Gaussian, by :func:`~bayesloss.learning.evidence.variational.variational`.
+    objective : {"bound", "laplace"} or callable, default="bound"
+        The lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or a function
+        that finds the Gaussian of the highest bound from a mode, such as
+        :func:`~bayesloss.learning.evidence.variational.nearest`.
     max_iter : int, default=200
         The most quasi-Newton iterations of each search.
 
@@ -189,19 +212,23 @@ def maximise_evidence(
     >>> round(float(best.likelihood.alpha) ** -0.5, 1)  # the noise's standard deviation
     0.1
     """
-    if objective not in get_args(Objective):
-        raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
+    _check_objective(objective)
     if not smoothness:
         raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
     ranges = _ranges(bounds or {}, likelihood)
-    limits = torch.stack([_transformed(edge) for edge in zip(*ranges.values(), strict=True)])
+    lowest = _transformed([low for low, _ in ranges.values()])
+    highest = _transformed([high for _, high in ranges.values()])
     if isinstance(y, Tensor):
         y = LogJoint.of(prior, likelihood, x, y, sample_weight).data
     zeros = torch.zeros_like(y.targets)
     if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
         raise ValueError(f'expected objective="laplace": no bound is known for {likelihood!r}')
-    joints = [LogJoint(at_smoothness(prior, a), likelihood, y) for a in smoothness]
-    searches = [_Search(each, objective, limits, each.prior.start(x)) for each in joints]
+    begins = [LogJoint(at_smoothness(prior, a), likelihood, y) for a in smoothness]
+    limits = (lowest, highest)
+    searches = [
+        _Search(begin=begin, objective=objective, limits=limits, Gamma=begin.prior.start(x))
+        for begin in begins
+    ]
     for search in searches:
         search.run(max_iter)
     best = max(searches, key=lambda search: search.value)
@@ -211,20 +238,16 @@ def maximise_evidence(
             "trend in the direction asked for, or lie outside the kernel's domain"
         )
     # Rounding errors grow with the number of data, and so does what the evidence can resolve.
-    converged = best.slope < _FLAT + 1e-6 * abs(best.value)
+    converged = best.slope < _FLAT + _RESOLVED * abs(best.value)
     if not converged:
         warn_unconverged(
             f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit "
             f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}"
         )
-    joint, trouble = joint_at(best.begin, best.theta), ""
-    if objective == "variational":
-        posterior, trouble = nearest(joint, best.mode)
-    else:
-        posterior = approximate(joint, best.mode)
+    posterior, trouble = best.gaussian(best.mode)
     if trouble:
         warn_unconverged(f"{trouble}; begin at another smoothness")
-    at_edge = torch.isclose(best.theta, limits).any(dim=0).tolist()
+    at_edge = torch.isclose(best.theta, lowest) | torch.isclose(best.theta, highest)
     return EvidenceMaximum(
         posterior=posterior,
         likelihood=cast(L, posterior.likelihood),
@@ -240,8 +263,8 @@ class _Search:
     """One search and its best point, from whose mode the next is sought."""
 
     begin: LogJoint
-    objective: Objective
-    limits: Float[Tensor, "2 p"]  # of theta
+    objective: Objective | Nearest
+    limits: tuple[Float[Tensor, " p"], Float[Tensor, " p"]]  # of theta, below and above
     Gamma: Tensor  # from where the next mode is sought
     theta: Tensor = field(init=False)
     mode: Mode | None = None
@@ -251,22 +274,42 @@ class _Search:
     n_evaluations: int = 0
 
     def run(self, max_iter: int) -> None:
+        """Maximise by L-BFGS-B, which is to end by the slope: ``ftol`` is near rounding."""
         options = {"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10}
-        found = minimise(self._step, theta_of(self.begin), bounds=self.limits.T, options=options)
-        self.message = found.message
+        bounds = torch.stack(self.limits, dim=1)
+        result = minimise(self._step, theta_of(self.begin), bounds=bounds, options=options)
+        self.message = result.message
+
+    def gaussian(self, mode: Mode) -> tuple[Posterior, str]:
+        """The Gaussian at the best point, and any failure."""
+        joint = joint_at(self.begin, self.theta)
+        if callable(self.objective):
+            return self.objective(joint, mode)
+        return approximate(joint, mode), ""
 
     def _step(self, theta: Tensor) -> tuple[float, Tensor]:
         self.n_evaluations += 1
-        value, gradient, mode = evidence_gradient(
-            theta, partial(joint_at, self.begin), self.Gamma, self.objective
-        )
+        joint_of = partial(joint_at, self.begin)
+        value, gradient, mode = evidence_gradient(theta, joint_of, self.Gamma, self.objective)
         if self.value < value < math.inf:
             # The part of the gradient that does not push against an edge of the range.
             uphill = torch.clamp(theta + gradient, *self.limits) - theta
-            uphill[len(_RANGES) :] *= min(1.0, math.sqrt(2 / float(self.begin.data.weights.sum())))
+            n = float(self.begin.data.weights.sum())
+            uphill[len(_RANGES) :] *= min(1.0, math.sqrt(2 / n))
             self.slope = float(uphill.abs().max())
-            self.theta, self.value, self.mode, self.Gamma = theta, value, mode, mode.Gamma
+            self.theta = theta
+            self.value = value
+            self.mode = mode
+            self.Gamma = mode.Gamma
         return -value, -gradient
+
+
+def _check_objective(objective: Objective | Nearest) -> None:
+    if not callable(objective) and objective not in get_args(Objective):
+        raise ValueError(
+            f"expected an objective of {get_args(Objective)}, or a function such as nearest of "
+            f"bayesloss.learning.evidence.variational, got {objective!r}"
+        )
 
 
 def _ranges(
@@ -274,8 +317,10 @@ def _ranges(
 ) -> dict[str, tuple[float, float]]:
     taken = _RANGES.keys() & likelihood.hyper_parameters.keys()
     if taken:
-        names = f"other names than {list(_RANGES)}, got {sorted(taken)}"
-        raise ValueError(f"expected hyper-parameters of {likelihood!r} with {names}")
+        raise ValueError(
+            f"expected hyper-parameters of {likelihood!r} with other names than {list(_RANGES)}, "
+            f"got {sorted(taken)}"
+        )
     ranges = _RANGES | dict(likelihood.hyper_parameters)
     unknown = bounds.keys() - ranges.keys()
     if unknown:

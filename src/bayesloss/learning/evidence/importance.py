@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class WeightedDraws:
         return float(1 / (self.weights**2).sum())
 
 
+@one_thread()
 def weigh_draws(
     posterior: Posterior,
     x: Tensor,
@@ -90,8 +92,8 @@ def weigh_draws(
     >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
     >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16))
     >>> posterior = variational(prior, Gaussian(200.0), x, x**3)
-    >>> found = weigh_draws(posterior, x, x**3, generator=torch.Generator().manual_seed(0))
-    >>> found.log_evidence > posterior.log_evidence, found.error < 0.2
+    >>> draws = weigh_draws(posterior, x, x**3, generator=torch.Generator().manual_seed(0))
+    >>> draws.log_evidence > posterior.log_evidence, draws.error < 0.2
     (True, True)
     """
     if n_draws < 2:
@@ -99,19 +101,22 @@ def weigh_draws(
     joint = LogJoint.of(posterior.prior, posterior.likelihood, x, y, sample_weight)
     mode = posterior.mode
     noise = torch.randn((n_draws, len(mode)), dtype=torch.float64, generator=generator).to(mode)
-    return WeightedDraws(mode + noise @ posterior.root.T, log_ratios(joint, posterior, noise))
+    Gamma = mode + noise @ posterior.root.T
+    return WeightedDraws(Gamma=Gamma, log_ratios=log_ratios(joint, posterior, noise))
 
 
 def log_ratios(
     joint: LogJoint, posterior: Posterior, noise: Float[Tensor, "k p"]
 ) -> Float[Tensor, " k"]:
     """The log p(D, Gamma_k) - log q(Gamma_k) at Gamma_k = mode + root noise_k."""
-    mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
+    mode = posterior.mode
+    root = posterior.root
+    prior = joint.prior
     Gamma = mode + noise @ root.T
-    nu = prior.coefficients(Gamma) @ data.features.T
+    nu = prior.coefficients(Gamma) @ joint.data.features.T
     # The constant of the prior's normal density and that of q's are one, and left out.
     squares = (Gamma - prior.location) ** 2 @ prior.precision - prior.precision.log().sum()
-    log_joint = joint.likelihood.log_density(nu, data) - 0.5 * squares
+    log_joint = joint.likelihood.log_density(nu, joint.data) - 0.5 * squares
     log_q = [-0.5 * (noise**2).sum(dim=1)]
     if prior.n_twins == 2:
         mirrored = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1) - mode

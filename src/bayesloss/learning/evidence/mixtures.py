@@ -30,7 +30,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.evidence.evidence import evidence_gradient, joint_at, theta_of
+from bayesloss.learning.evidence.evidence import (
+    EvidenceGradient,
+    evidence_gradient,
+    joint_at,
+    theta_of,
+)
 from bayesloss.learning.evidence.importance import log_ratios
 from bayesloss.learning.inference.laplace import Posterior, approximate, even_normals
 from bayesloss.learning.inference.likelihoods import (
@@ -43,32 +48,45 @@ from bayesloss.learning.inference.likelihoods import (
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
 from bayesloss.learning.sources.priors import ISGP, SourcePrior, StraightEnds
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import on_one_thread, one_thread
 
 Fit = Callable[[LogJoint, Mode], Posterior]
 
 _STRETCH = 0.125  # of which ends take their slope, in halves of the range: longer is too sure
 _ZETA = [1, 4]  # its places in theta
-_NODES = 8
+_SLICES = 8  # values of 1 / a
 _RADIUS = 1.1 * math.sqrt(2)  # as Rue, Martino and Chopin have it, section 6.5
-_DESIGN = ((0.0, 0.0), (_RADIUS, 0.0), (-_RADIUS, 0.0), (0.0, _RADIUS), (0.0, -_RADIUS))
-_SHARES = (1 - 2 / _RADIUS**2, *4 * (1 / (2 * _RADIUS**2),))
+_ON_AXIS = 1 / (2 * _RADIUS**2)  # weight of a point on an axis: four give z covariance 1
+_DESIGN = {  # the points z, and their weights
+    (0.0, 0.0): 1 - 2 / _RADIUS**2,
+    (_RADIUS, 0.0): _ON_AXIS,
+    (-_RADIUS, 0.0): _ON_AXIS,
+    (0.0, _RADIUS): _ON_AXIS,
+    (0.0, -_RADIUS): _ON_AXIS,
+}
 _WIDEST = 1.5  # standard deviation of a log hyper-parameter where the evidence is flat
 _STEP = 0.02  # for the Hessian, by differences of the gradient
 _OUT = 12.0  # nats below the best: such a node has no weight, and ends the walk
 _TRUST = 5.0  # nats that the plain bound may fall behind: beyond, draws of q miss the data
 _DRAWS = 128  # half of them mirror images
 _AT_TOP = 1e-3  # standard deviations of a log hyper-parameter from the bound's maximum
+_LONGEST = 2.0  # standard deviations that a step of a climb may go: the Hessian changes
+_CLIMB_STEPS = 30  # of a climb, at most
 _NEWTON_STEPS = 100  # to the mode under each prior
+_COUNTS = 1e-3  # probability from which a component that has not converged is worth a word
+_NEGLIGIBLE = 1e-4  # probability below which a component only costs time
+_BISECTIONS = 40  # 2^-40 of the first bracket
+_FIT_NODES = 15  # of Gauss and Hermite's rule for each normal nu
 
 
 class NormalBernoulli(Bernoulli):
     """The Bernoulli likelihood averaged over normal nu, as its bound penalises rough posteriors."""
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
-        return normal_average(self, mean, variance, data, 15)
+        return normal_average(self, mean, variance, data, _FIT_NODES)
 
 
+@on_one_thread
 @dataclass(frozen=True)
 class PosteriorMixture:
     """Gaussian posteriors at different hyper-parameters, and their probabilities."""
@@ -85,18 +103,19 @@ class PosteriorMixture:
     def converged(self) -> bool:
         """Whether the search for the mode converged wherever it counts."""
         pairs = zip(self.components, self.weights, strict=True)
-        return all(part.converged for part, weight in pairs if weight >= 1e-3)
+        return all(posterior.converged for posterior, weight in pairs if weight >= _COUNTS)
 
     @property
     def noise_variances(self) -> Float[Tensor, " k"]:
         """The variance of the Gaussian noise under each component."""
-        return torch.stack([1 / _gaussian(part).alpha.detach() for part in self.components])
+        return torch.stack([1 / _gaussian(q).alpha.detach() for q in self.components])
 
     def moments(self, x: Float[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         """Mean and variance of nu(x)."""
         means, variances = self._component_moments(x)
         mean = self.weights @ means
-        return mean, self.weights @ (variances + (means - mean) ** 2)
+        variance = self.weights @ (variances + (means - mean) ** 2)
+        return mean, variance
 
     def quantile(
         self, x: Float[Tensor, " n"], level: float, *, observation: bool = False
@@ -107,47 +126,61 @@ class PosteriorMixture:
             variances = variances + self.noise_variances[:, None]
         stds = variances.sqrt()
         z = torch.special.ndtri(stds.new_tensor(level))
-        low, high = (means + z * stds).amin(dim=0), (means + z * stds).amax(dim=0)
-        for _ in range(40 if len(means) > 1 else 0):  # bisection: 2^-40 of the first bracket
+        quantiles = means + z * stds
+        if len(quantiles) == 1:
+            return quantiles[0]
+        # The mixture's lies between its components'.
+        low = quantiles.amin(dim=0)
+        high = quantiles.amax(dim=0)
+        for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             # Where a variance is zero, its component is a step.
             shares = torch.special.ndtr((middle - means) / stds.clamp_min(1e-300))
             below = self.weights @ shares < level
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+            low = torch.where(below, middle, low)
+            high = torch.where(below, high, middle)
         return (low + high) / 2
 
     def draws(self, noise: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
         """Gamma from standard normal noise: each component gets its share of the rows."""
         ends = (self.weights.cumsum(0) * len(noise)).round().to(torch.int64).tolist()
-        parts = noise.tensor_split(ends[:-1])
-        pairs = zip(self.components, parts, strict=True)
-        return torch.cat([q.mode + part @ q.root.T for q, part in pairs])
+        pairs = zip(self.components, noise.tensor_split(ends[:-1]), strict=True)
+        return torch.cat([q.mode + rows @ q.root.T for q, rows in pairs])
 
     def sample_source(
         self, x: Float[Tensor, " n"], n: int, generator: torch.Generator
     ) -> Float[Tensor, "s n"]:
         """The values at x of n functions nu, each from a component drawn by weight."""
         if len(self.components) == 1:
-            part = self.components[0]
-            return part.prior.source(x, part.sample(n, generator))
-        out = x.new_empty((n, len(x)))
-        if n:
-            chosen = torch.multinomial(self.weights, n, replacement=True, generator=generator)
-            for k in chosen.unique().tolist():
-                part, mine = self.components[k], chosen == k
-                out[mine] = part.prior.source(x, part.sample(int(mine.sum()), generator))
-        return out
+            posterior = self.components[0]
+            return posterior.prior.source(x, posterior.sample(n, generator))
+        sources = x.new_empty((n, len(x)))
+        if n == 0:
+            return sources
+        component = torch.multinomial(self.weights, n, replacement=True, generator=generator)
+        for k in component.unique().tolist():
+            posterior = self.components[k]
+            rows = component == k
+            Gamma = posterior.sample(int(rows.sum()), generator)
+            sources[rows] = posterior.prior.source(x, Gamma)
+        return sources
 
     def with_straight_ends(self) -> "PosteriorMixture":
         """The mixture of ISGPs that go on straight beyond [-1, 1]; one of other priors stays."""
         if not isinstance(self.best.prior, ISGP):
             return self
-        priors = [StraightEnds(part.prior, 1.0, _STRETCH) for part in self.components]
-        parts = zip(self.components, priors, strict=True)
-        return replace(self, components=[replace(part, prior=prior) for part, prior in parts])
+        components = [
+            replace(q, prior=StraightEnds(q.prior, 1.0, _STRETCH)) for q in self.components
+        ]
+        return replace(self, components=components)
 
     def _component_moments(self, x: Tensor) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
-        means, variances = zip(*(part.moments(x) for part in self.components), strict=True)
+        means = []
+        variances = []
+        for posterior in self.components:
+            mean, variance = posterior.moments(x)
+            means.append(mean)
+            variances.append(variance)
         return torch.stack(means), torch.stack(variances)
 
 
@@ -156,44 +189,48 @@ def average_priors(
 ) -> PosteriorMixture:
     """The posteriors under priors with the same features, weighted by their evidence bounds."""
     joints = {i: LogJoint(prior, likelihood, data) for i, prior in enumerate(priors)}
-    found = find_modes(joints, start, max_iter=_NEWTON_STEPS)
-    parts = [approximate(joints[i], found[i]) for i in sorted(found)]
-    bounds = torch.tensor([part.evidence_bound for part in parts], dtype=torch.float64)
+    modes = find_modes(joints, start, max_iter=_NEWTON_STEPS)
+    posteriors = [approximate(joints[i], modes[i]) for i in sorted(modes)]
+    bounds = torch.tensor([q.evidence_bound for q in posteriors], dtype=torch.float64)
     if bounds.isnan().any():
         raise ValueError(f"expected a likelihood with a bound on the evidence, got {likelihood!r}")
-    return PosteriorMixture(parts, torch.softmax(bounds, dim=0))
+    return PosteriorMixture(posteriors, torch.softmax(bounds, dim=0))
 
 
-@fixed_threads(1)
+@one_thread()
 @torch.inference_mode(False)  # the climb differentiates, wherever it is called
 @torch.enable_grad()
 def average_hyperparameters(
     best: Posterior, data: Observations, fit: Fit = approximate
 ) -> PosteriorMixture:
     """The mixture of Gaussians by ``fit`` around the best posterior under Gaussian noise."""
-    begin, noise = LogJoint(best.prior, _gaussian(best), data), _normal_draws(len(best.mode))
-    slices = [_Slice(begin, (k + 0.5) / _NODES) for k in range(_NODES)]
-    middle = min(slices, key=lambda each: abs(each.ratio - 1 / float(best.prior.kernel.a)))
-    split, zeta = slices.index(middle), theta_of(begin)[_ZETA]
-    found: list[tuple[Posterior, float, float]] = []
-    highest = -math.inf
-    first = _climb(middle, _Top(zeta, best.mode, _WIDEST / 4 * torch.eye(2).to(zeta)))
-    for walk in (slices[split:], slices[:split][::-1]):
-        top = first
+    begin = LogJoint(best.prior, _gaussian(best), data)
+    noise = _normal_draws(len(best.mode))
+    slices = [_Slice(begin, (k + 0.5) / _SLICES) for k in range(_SLICES)]
+    distances = [abs(here.ratio - 1 / float(best.prior.kernel.a)) for here in slices]
+    middle = distances.index(min(distances))
+    zeta = theta_of(begin)[_ZETA]
+    V = _WIDEST / 4 * torch.eye(2).to(zeta)  # a guess, which the climb renews
+    middle_top = _climb(slices[middle], _Top(zeta=zeta, Gamma=best.mode, V=V))
+    points = slices[middle].points(middle_top, noise, fit)
+    highest = _highest(points)
+    # Walk away from the middle to either side, each climb from where the last one ended.
+    for walk in (slices[middle + 1 :], slices[:middle][::-1]):
+        top = middle_top
         for here in walk:
-            top = top if here is middle else _climb(here, top)
-            points = here.points(top, noise, fit)
-            found += points
-            value = max((value for _, value, _ in points), default=-math.inf)
-            if value < highest - _OUT:
+            top = _climb(here, top)
+            points_here = here.points(top, noise, fit)
+            points += points_here
+            if _highest(points_here) < highest - _OUT:
                 break
-            highest = max(highest, value)
-    if not found:
+            highest = max(highest, _highest(points_here))
+    if not points:
         return PosteriorMixture([best], torch.ones(1, dtype=torch.float64))
-    parts, _, log_weights = zip(*found, strict=True)
-    weights = torch.softmax(torch.tensor(log_weights, dtype=torch.float64), dim=0)
-    kept = (weights > 1e-4).nonzero()[:, 0]  # others only cost time
-    return PosteriorMixture([parts[k] for k in kept], weights[kept] / weights[kept].sum())
+    log_weights = torch.tensor([point.log_weight for point in points], dtype=torch.float64)
+    weights = torch.softmax(log_weights, dim=0)
+    kept = (weights > _NEGLIGIBLE).nonzero()[:, 0]
+    components = [points[k].posterior for k in kept]
+    return PosteriorMixture(components, weights[kept] / weights[kept].sum())
 
 
 def _gaussian(posterior: Posterior) -> Gaussian:
@@ -204,7 +241,8 @@ def _gaussian(posterior: Posterior) -> Gaussian:
 
 def _normal_draws(size: int) -> Float[Tensor, "s {size}"]:
     """The same low-discrepancy draws for all components, half of them mirror images."""
-    half, signs = even_normals(_DRAWS // 2, size), torch.ones(size, dtype=torch.float64)
+    half = even_normals(_DRAWS // 2, size)
+    signs = torch.ones(size, dtype=torch.float64)
     signs[(size - 1) // 2 :] = -1
     return torch.cat([half, signs * half])
 
@@ -219,23 +257,46 @@ class _Top:
 
 
 @dataclass(frozen=True)
+class _Point:
+    """One of the five points around a top."""
+
+    posterior: Posterior
+    value: float  # on the log evidence, in nats
+    log_weight: float  # log omega
+
+
+def _highest(points: Sequence[_Point]) -> float:
+    return max((point.value for point in points), default=-math.inf)
+
+
+@dataclass(frozen=True)
 class _Slice:
     """The bound as a function of zeta at one a; with mu and gamma as they were."""
 
     begin: LogJoint
     ratio: float  # 1 / a
 
-    def __call__(self, zeta: Tensor, start: Tensor) -> tuple[float, Float[Tensor, " 2"], Mode]:
-        value, gradient, mode = evidence_gradient(
-            self._theta(zeta), partial(joint_at, self.begin), start, "bound"
-        )
-        return value, gradient[_ZETA], mode
+    def at(self, zeta: Float[Tensor, " 2"], start: Tensor) -> EvidenceGradient:
+        """The bound, its gradient by zeta, and the mode that a search from ``start`` finds."""
+        joint_of = partial(joint_at, self.begin)
+        by_theta = evidence_gradient(self._theta(zeta), joint_of, start, "bound")
+        return by_theta._replace(gradient=by_theta.gradient[_ZETA])
+
+    def spread(self, zeta: Float[Tensor, " 2"], here: EvidenceGradient) -> Float[Tensor, "2 2"]:
+        """The symmetric V with V V the inverse of minus the Hessian, nowhere wider than a limit."""
+        steps = _STEP * torch.eye(2).to(zeta)
+        changes = [self.at(zeta + step, here.mode.Gamma).gradient - here.gradient for step in steps]
+        hessian = torch.stack(changes) / _STEP
+        values, vectors = torch.linalg.eigh(-(hessian + hessian.T) / 2)
+        return (vectors * values.clamp_min(_WIDEST**-2).rsqrt()) @ vectors.T
 
     @torch.no_grad()
-    def points(self, top: _Top, noise: Tensor, fit: Fit) -> list[tuple[Posterior, float, float]]:
-        """The five points around a top, where they have a mode: posterior, value, log weight."""
-        volume, found = math.log(abs(float(torch.linalg.det(top.V)))), []
-        for z, share in zip(torch.tensor(_DESIGN, dtype=torch.float64), _SHARES, strict=True):
+    def points(self, top: _Top, noise: Tensor, fit: Fit) -> list[_Point]:
+        """Those of the five points around a top that have a mode."""
+        log_volume = math.log(abs(float(torch.linalg.det(top.V))))
+        points = []
+        for place, share in _DESIGN.items():
+            z = torch.tensor(place, dtype=torch.float64)
             joint = joint_at(self.begin, self._theta(top.zeta + top.V @ z))
             mode = find_mode(joint, top.Gamma)
             if not mode.converged:
@@ -243,44 +304,43 @@ class _Slice:
             posterior = fit(joint, mode)
             value = float(log_ratios(joint, posterior, noise).logsumexp(dim=0)) - math.log(_DRAWS)
             value = min(value, posterior.evidence_bound + _TRUST)
-            log_weight = math.log(share) + volume + value + 0.5 * float(z @ z)
-            found.append((posterior, value, log_weight))
-        return found
+            log_weight = math.log(share) + log_volume + value + 0.5 * float(z @ z)
+            points.append(_Point(posterior=posterior, value=value, log_weight=log_weight))
+        return points
 
     def _theta(self, zeta: Float[Tensor, " 2"]) -> Float[Tensor, " 5"]:
         theta = theta_of(self.begin)
-        theta[0], theta[_ZETA] = math.log(1 / self.ratio - 1), zeta
+        theta[0] = math.log(1 / self.ratio - 1)
+        theta[_ZETA] = zeta
         return theta
 
 
 def _climb(bound: _Slice, begin: _Top) -> _Top:
     """Newton's method to the bound's maximum at another a; stalling slopes renew the Hessian."""
-    zeta, V = begin.zeta, begin.V
-    value, slope, mode = bound(zeta, begin.Gamma)
-    if not math.isfinite(value):
+    zeta = begin.zeta
+    V = begin.V
+    here = bound.at(zeta, begin.Gamma)
+    if not math.isfinite(here.value):
         return begin
-
-    def spread() -> Tensor:
-        """The symmetric V with V V the inverse of minus the Hessian, nowhere wider than a limit."""
-        steps = _STEP * torch.eye(2).to(zeta)
-        rows = torch.stack([bound(zeta + step, mode.Gamma)[1] - slope for step in steps]) / _STEP
-        values, vectors = torch.linalg.eigh(-(rows + rows.T) / 2)
-        return (vectors * values.clamp_min(_WIDEST**-2).rsqrt()) @ vectors.T
-
-    fraction, fresh = 1.0, False
-    for _ in range(30):
-        uphill = V @ slope
+    fraction = 1.0
+    renewed = False
+    for _ in range(_CLIMB_STEPS):
+        uphill = V @ here.gradient
         size = float(uphill.norm())
         if size < _AT_TOP:
             break
-        moved = zeta + V @ uphill * fraction * min(1.0, 2 / size)
-        new_value, new_slope, new_mode = bound(moved, mode.Gamma)
-        rises = new_value > value
-        fresh = not (fresh or (rises and float((V @ new_slope).norm()) < size / 2))
+        moved = zeta + V @ uphill * fraction * min(1.0, _LONGEST / size)
+        there = bound.at(moved, here.mode.Gamma)
+        rises = there.value > here.value
+        halves = float((V @ there.gradient).norm()) < size / 2
+        # A Hessian that does not even halve the slope is renewed, unless it is new.
+        renewed = not renewed and not (rises and halves)
         if rises:
-            zeta, value, slope, mode, fraction = moved, new_value, new_slope, new_mode, 1.0
+            zeta = moved
+            here = there
+            fraction = 1.0
         else:
             fraction /= 2
-        if fresh:
-            V = spread()
-    return _Top(zeta, mode.Gamma, spread())
+        if renewed:
+            V = bound.spread(zeta, here)
+    return _Top(zeta=zeta, Gamma=here.mode.Gamma, V=bound.spread(zeta, here))

@@ -1,19 +1,19 @@
 """The law of nu(x) under a Gaussian q, and what labels say of it, without draws or bounds.
 
 For Gamma = m + R z with z standard normal, nu is a quadratic form, nu = nu(m) + g^T z + z^T M z. In
-the eigenvectors of M, with eigenvalues lambda and l for g, its characteristic function is closed,
-as in Imhof (1961). About the mean mu, with the variance v = sum_k (l_k^2 + 2 lambda_k^2), it is
+the eigenvectors of M, with eigenvalues lambda_k and slopes g_k, its characteristic function is
+closed, as in Imhof (1961). About the mean mu, with the variance v = sum_k (g_k^2 + 2 lambda_k^2):
 
-    log phi(t) = -v t^2 / 2 + sum_k [ t^2 (l_k^2 + 2 lambda_k^2) / 2 - i t lambda_k
+    log phi(t) = -v t^2 / 2 + sum_k [ t^2 (g_k^2 + 2 lambda_k^2) / 2 - i t lambda_k
                                       - log(1 - 2 i t lambda_k) / 2
-                                      - t^2 l_k^2 / (2 (1 - 2 i t lambda_k)) ],
+                                      - t^2 g_k^2 / (2 (1 - 2 i t lambda_k)) ],
 
 where each term begins with t^3: directions of small lambda may be left out, and count as normal.
 With H(t) = -pi t / sinh(pi t), the Fourier transform of (log sigma)'',
 
     E log sigma(nu) = log sigma(mu) + (1 / pi) Re int_0^inf H(t) e^(i t mu) (1 - phi(t)) / t^2 dt.
 
-Its derivatives by mu and v are again such integrals, as are those by l and M.
+Its derivatives by mu and v are again such integrals, as are those by g and M.
 """
 
 import math
@@ -30,6 +30,7 @@ LEAST = 1e-3  # lambda that is left out: 3e-5 nats of a thousand labels
 _NODES = 256  # at most: nu between -50 and 50
 _END = 7.0  # of the integrals, where H is 1e-8
 _ROWS = 64  # at a time, whose numbers stay in a processor's cache
+_LOG_LEAST = -60.0  # of |phi|, which is nothing by then; exp makes no denormal numbers, slow ones
 
 
 def functionals(
@@ -39,9 +40,9 @@ def functionals(
     spread = V * precision.rsqrt()
     # M grows with x from zero, so that the widest difference of two bounds all others.
     traces = squares @ (spread**2).sum(dim=1)
-    ends = squares[[int(traces.argmax()), int(traces.argmin())]]
-    ends = ends * torch.stack([traces.max() > 0, traces.min() < 0])[:, None]
-    values, vectors = torch.linalg.eigh(spread.T @ ((ends[0] - ends[1])[:, None] * spread))
+    highest = squares[int(traces.argmax())] * (traces.max() > 0)
+    lowest = squares[int(traces.argmin())] * (traces.min() < 0)
+    values, vectors = torch.linalg.eigh(spread.T @ ((highest - lowest)[:, None] * spread))
     return precision.sqrt()[:, None] * vectors[:, values.abs() > LEAST]
 
 
@@ -62,15 +63,22 @@ class SourceLaw:
     mean: Float[Tensor, " n"]
     variance: Float[Tensor, " n"]
     directions: Float[Tensor, "D r"]  # orthonormal
-    axes: Float[Tensor, "n r r"]  # of M within these directions
-    l: Float[Tensor, "n r"]
-    eigenvalues: Float[Tensor, "n r"]
+    axes: Float[Tensor, "n r r"]  # the eigenvectors of M within these directions
+    slopes: Float[Tensor, "n r"]  # g_k, along the axes
+    eigenvalues: Float[Tensor, "n r"]  # lambda_k, of M
 
     @classmethod
     def normal(cls, mean: Float[Tensor, " n"], variance: Float[Tensor, " n"]) -> "SourceLaw":
         """The normal law, with no such direction."""
-        none = mean.new_zeros((len(mean), 0))
-        return cls(mean, variance, none[:0], none[:, None, :0], none, none)
+        nothing = mean.new_zeros((len(mean), 0))
+        return cls(
+            mean=mean,
+            variance=variance,
+            directions=nothing[:0],
+            axes=nothing[:, None, :0],
+            slopes=nothing,
+            eigenvalues=nothing,
+        )
 
     @classmethod
     def of(
@@ -80,55 +88,91 @@ class SourceLaw:
 
         W are the :func:`functionals`, whose directions among z are those of R^T W.
         """
-        (mean, variance), directions = moments, torch.linalg.qr(turned)[0]
+        mean, variance = moments
+        directions = torch.linalg.qr(turned).Q
         within = spread @ directions
         size = within.shape[1]
         pairs = (within[:, :, None] * within[:, None]).flatten(1)
-        eigenvalues, axes = torch.linalg.eigh((squares @ pairs).view(len(g), size, size))
-        l = ((g @ directions)[:, None] @ axes)[:, 0]
-        return cls(mean, variance, directions, axes, l, eigenvalues)
+        M = (squares @ pairs).view(len(g), size, size)
+        eigenvalues, axes = torch.linalg.eigh(M)
+        return cls(
+            mean=mean,
+            variance=variance,
+            directions=directions,
+            axes=axes,
+            slopes=((g @ directions)[:, None] @ axes)[:, 0],
+            eigenvalues=eigenvalues,
+        )
 
     def expected_log_sigmoid(self) -> Expectation:
         """E log sigma(nu) and its derivatives, to 1e-8 at each point."""
-        # The wider nu, the more nodes; points that need as many lie side by side.
+        # The wider nu, the more nodes, enough for 1e-8. Points that need as many are done together,
+        # and numbers of nodes are multiples of 8: few rules are made, and kept.
         n_nodes = 10 + 3.5 * self.mean.abs() + 5 * self.variance.sqrt()
         n_nodes = (8 * (n_nodes / 8).ceil()).clamp_max(_NODES).int()
         order = n_nodes.argsort()
-        parts = [self.by_nodes(rows, int(n_nodes[rows[-1]])) for rows in order.split(_ROWS)]
+        blocks = [self.by_nodes(rows, int(n_nodes[rows[-1]])) for rows in order.split(_ROWS)]
         back = order.argsort()
-        return Expectation(*(torch.cat(each)[back] for each in zip(*parts, strict=True)))
+        return Expectation(
+            value=torch.cat([block.value for block in blocks])[back],
+            by_mean=torch.cat([block.by_mean for block in blocks])[back],
+            by_variance=torch.cat([block.by_variance for block in blocks])[back],
+            by_g=torch.cat([block.by_g for block in blocks])[back],
+            by_M=torch.cat([block.by_M for block in blocks])[back],
+        )
 
     def by_nodes(self, rows: Int[Tensor, " k"], n_nodes: int) -> Expectation:
         """The same at some points, by so many nodes."""
-        mean, variance = self.mean[rows], self.variance[rows]
-        axes, l, lam = self.axes[rows], self.l[rows, None], self.eigenvalues[rows, None]
-        # Nodes at the scale of 1 / nu near zero, and wider apart beyond.
-        width = 1 / (1 + variance.sqrt())[:, None]
-        nodes, shares = (each.to(mean.device) for each in gauss_legendre(n_nodes))
-        half = torch.asinh(_END / width) / 2
-        t = width * torch.sinh((nodes + 1) * half)  # (n, t)
-        share = shares * half * torch.sqrt(width**2 + t**2)
-        # With z = 1 / (1 - i a) = (1 + i a) d, and z - 1 = (-a^2 + i a) d.
-        a = 2 * t[..., None] * lam  # (n, t, r)
-        d, squares = 1 / (1 + a**2), (t[..., None] * l) ** 2
-        ad = a * d
-        size = (a**2 / 4 - torch.log1p(a**2) / 4 + squares * a * ad / 2).sum(dim=-1)
-        angle = (torch.atan(a) - a - squares * ad).sum(dim=-1) / 2
-        size = (size - t**2 * variance[:, None] / 2).clamp_min(-60.0)  # no denormal numbers
-        kernel = torch.polar(-share / (t * torch.sinh(math.pi * t)), t * mean[:, None])
-        rest = 2 * torch.sin(angle / 2) ** 2 - torch.expm1(size) * torch.cos(angle)
+        mean = self.mean[rows]
+        variance = self.variance[rows]
+        axes = self.axes[rows]
+        g = self.slopes[rows, None]
+        lam = self.eigenvalues[rows, None]
+        t, share = _nodes(variance, n_nodes)  # (n, t)
+        # Of each axis z = 1 / (1 - 2 i t lambda), with the real part 1 / (1 + (2 t lambda)^2).
+        turn = 2 * t[..., None] * lam  # (n, t, r)
+        z_real = 1 / (1 + turn**2)
+        z_imag = turn * z_real
+        squares = (t[..., None] * g) ** 2
+        # log phi = size + i angle.
+        size = (turn**2 / 4 - torch.log1p(turn**2) / 4 + squares * turn * z_imag / 2).sum(dim=-1)
+        size = (size - t**2 * variance[:, None] / 2).clamp_min(_LOG_LEAST)
+        angle = (torch.atan(turn) - turn - squares * z_imag).sum(dim=-1) / 2
         phi = torch.polar(size.exp(), angle)
-        missing = kernel * torch.complex(rest, -phi.imag)  # kernel (1 - phi)
-        pull = -kernel * phi * t**2  # times d log phi / t^2
-        turned = -(pull.real[:, None] @ (a * ad) + pull.imag[:, None] @ ad)  # Re pull (z - 1)
-        x, y = (t * pull.imag)[..., None], -(t * pull.real)[..., None]  # of -i t pull
-        left = torch.cat([x * d - y * ad, -x * ad - y * d], dim=1)
-        by_M = (l.mT * l) * (left.mT @ torch.cat([d, ad], dim=1))
+        # 1 - phi, without cancellation where phi is near 1: rest_real - i phi.imag.
+        rest_real = 2 * torch.sin(angle / 2) ** 2 - torch.expm1(size) * torch.cos(angle)
+        kernel = torch.polar(-share / (t * torch.sinh(math.pi * t)), t * mean[:, None])
+        missing = kernel * torch.complex(rest_real, -phi.imag)
+        # The derivatives of log phi, over t^2, meet this factor.
+        pull = -kernel * phi * t**2
+        # Re pull (z - 1), as z - 1 has the real part -turn z_imag.
+        turned = -(pull.real[:, None] @ (turn * z_imag) + pull.imag[:, None] @ z_imag)
+        # By M: Re factor z_j z_k, factor = -i t pull.
+        factor_real = (t * pull.imag)[..., None]
+        factor_imag = -(t * pull.real)[..., None]
+        real = factor_real * z_real - factor_imag * z_imag  # of factor z
+        less_imag = -factor_real * z_imag - factor_imag * z_real
+        both = torch.cat([real, less_imag], dim=1)
+        by_M = (g.mT * g) * (both.mT @ torch.cat([z_real, z_imag], dim=1))
         by_M = by_M - torch.diag_embed((2 * lam * turned)[:, 0])
         return Expectation(
             value=torch.nn.functional.logsigmoid(mean) + missing.real.sum(dim=1),
             by_mean=torch.sigmoid(-mean) - (t * missing.imag).sum(dim=1),
             by_variance=-0.5 * pull.real.sum(dim=1),
-            by_g=(axes @ (-l * turned).mT)[..., 0],
+            by_g=(axes @ (-g * turned).mT)[..., 0],
             by_M=axes @ by_M @ axes.mT,
         )
+
+
+def _nodes(
+    variance: Float[Tensor, " n"], n_nodes: int
+) -> tuple[Float[Tensor, "n t"], Float[Tensor, "n t"]]:
+    """Nodes t between 0 and the end, and weights: at the scale of 1 / nu near zero, then wider."""
+    width = 1 / (1 + variance.sqrt())[:, None]
+    nodes, node_weights = gauss_legendre(n_nodes)
+    nodes = nodes.to(variance.device)
+    node_weights = node_weights.to(variance.device)
+    # t = width sinh(u), and dt = (width^2 + t^2)^1/2 du.
+    half = torch.asinh(_END / width) / 2
+    t = width * torch.sinh((nodes + 1) * half)
+    return t, node_weights * half * torch.sqrt(width**2 + t**2)

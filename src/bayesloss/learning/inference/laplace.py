@@ -20,11 +20,13 @@ from bayesloss.learning.inference.likelihoods import Likelihood
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.threads import on_one_thread, one_thread
 from bayesloss.warnings import warn_unconverged
 
-_POINTS = 64  # at which the derivative is taken
+_POINTS = 64  # at which the derivative of nu is taken: a column each for the default basis
 
 
+@on_one_thread
 @dataclass(frozen=True)
 class Posterior:
     """A Gaussian approximation to the posterior of Gamma, and of nu.
@@ -71,9 +73,11 @@ class Posterior:
         """Mean and variance of nu(x) together, each of shape (n,)."""
         mean = self.prior.mean_coefficients(self.mode, self.root)  # lemma 7, as corrected
         covariance = self.prior.covariance(self.mode, self.root)  # [MP92, section 3.2b]
-        blocks = self.prior.feature_blocks(x)
-        parts = [(h @ mean, ((h @ covariance) * h).sum(dim=1)) for h in blocks]
-        means, variances = zip(*parts, strict=True)
+        means = []
+        variances = []
+        for h in self.prior.feature_blocks(x):
+            means.append(h @ mean)
+            variances.append(((h @ covariance) * h).sum(dim=1))
         # Where the variance is zero to rounding error, the rounding may fall below zero.
         return torch.cat(means), torch.cat(variances).clamp_min(0)
 
@@ -83,6 +87,7 @@ class Posterior:
         return self.mode + noise.to(self.mode.device) @ self.root.T  # q(Gamma | D), section 4.1
 
 
+@one_thread()
 def laplace(
     prior: SourcePrior,
     likelihood: Likelihood,
@@ -121,7 +126,9 @@ def laplace(
     [-1.0, -0.0, 0.0, 1.0]
     """
     joint = LogJoint.of(prior, likelihood, x, y, sample_weight)
-    mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
+    if start is None:
+        start = prior.start(x)
+    mode = find_mode(joint, start, max_iter=max_iter)
     if not mode.converged:
         warn_unconverged(
             f"Newton's method reached no mode in {mode.n_iter} steps (least curvature "
@@ -137,10 +144,20 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
             "expected a mode, where the Hessian is positive definite, got a least curvature of "
             f"{mode.least_curvature:.3g}: the search ended at a saddle point; begin elsewhere"
         )
-    evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
-    bound = float(joint.evidence_bound(mode.Gamma)) if with_bound else math.nan
-    facts = evidence, bound, mode.least_curvature, mode.converged, mode.n_iter
-    return Posterior(joint.prior, joint.likelihood, mode.Gamma, joint.root(mode.curvature), *facts)
+    evidence_bound = math.nan
+    if with_bound:
+        evidence_bound = float(joint.evidence_bound(mode.Gamma))
+    return Posterior(
+        prior=joint.prior,
+        likelihood=joint.likelihood,
+        mode=mode.Gamma,
+        root=joint.root(mode.curvature),
+        log_evidence=float(joint.log_evidence(mode.Gamma, mode.curvature)),
+        evidence_bound=evidence_bound,
+        least_curvature=mode.least_curvature,
+        converged=mode.converged,
+        n_iter=mode.n_iter,
+    )
 
 
 @lru_cache(maxsize=8)
@@ -154,11 +171,14 @@ def even_normals(n: int, width: int) -> Float[Tensor, "{n} {width}"]:
 
 def ordered_root(posterior: Posterior, low: float, high: float) -> Float[Tensor, "p p"]:
     """A root R V of the covariance; its first columns move nu on [low, high] most, and upwards."""
-    prior, mode, root = posterior.prior, posterior.mode, posterior.root
+    prior = posterior.prior
+    mode = posterior.mode
+    root = posterior.root
     x = torch.linspace(low, high, _POINTS, dtype=mode.dtype)
     slopes = prior.features(x) @ (prior.jacobian(mode) @ root)
     left, _, right = torch.linalg.svd(slopes, full_matrices=True)
-    most = left.abs().argmax(dim=0)
-    signs = left[most, torch.arange(len(most))].sign()
+    # Each column moves nu upwards where it moves it most.
+    largest = left.abs().argmax(dim=0)
+    signs = left[largest, torch.arange(len(largest))].sign()
     right[: len(signs)] *= signs[: len(right), None]
     return root @ right.T

@@ -6,10 +6,10 @@ derivatives at the rows' values nu = features @ coefficients.
 
 import copy
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self, runtime_checkable
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -46,8 +46,7 @@ class Observations:
     weights: Tensor
 
 
-@runtime_checkable
-class Likelihood(Protocol):
+class Likelihood(ABC):
     """What inference asks of a likelihood. A new one subclasses this and defines two methods.
 
     These are :meth:`log_density` and :meth:`derivatives`; :meth:`expected_log_density` adds the
@@ -67,8 +66,8 @@ class Likelihood(Protocol):
     >>> from bayesloss import ISGP, Likelihood, TrigonometricKernel, laplace
     >>> class Poisson(Likelihood):  # counts, whose rate has the logarithm nu
     ...     def log_density(self, nu, data):
-    ...         each = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
-    ...         return each @ data.weights
+    ...         log_p = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
+    ...         return log_p @ data.weights
     ...     def derivatives(self, nu, data):
     ...         return data.weights * (data.targets - nu.exp()), -data.weights * nu.exp()
     >>> x = torch.linspace(-1, 1, 60, dtype=torch.float64)
@@ -148,7 +147,9 @@ class Gaussian(Likelihood):
         # third of them. What is left of the target there is residual.
         left, values, right = torch.linalg.svd(folded[:, :size], full_matrices=False)
         kept = values > torch.finfo(values.dtype).eps * values[0]
-        left, values, right = left[:, kept], values[kept], right[kept]
+        left = left[:, kept]
+        values = values[kept]
+        right = right[kept]
         explained = left.T @ folded[:, size]
         residual = torch.linalg.vector_norm(folded[:, size] - left @ explained)
         targets = torch.cat([explained, residual[None]])
@@ -206,18 +207,18 @@ class Bernoulli(Likelihood):
         less than h^2 / 8 times the largest second derivative of log p(y | nu(x)) in x.
         """
         last = len(nodes) - 1
-        found = nodes.new_zeros((2, len(nodes)))
-        many = _MANY if x.device.type == "cpu" else max(1, len(x))
-        parts = (each.split(many) for each in (x, y, sample_weight))
-        for points, labels, weight in zip(*parts, strict=True):
+        totals = nodes.new_zeros((2, len(nodes)))
+        size = max(1, len(x))
+        if x.device.type == "cpu":
+            size = _MANY
+        blocks = zip(x.split(size), y.split(size), sample_weight.split(size), strict=True)
+        for points, labels, weight in blocks:
             position = ((points - nodes[0]) * (last / (nodes[-1] - nodes[0]))).clamp_(0, last)
             cell = position.to(torch.int64).clamp_(max=last - 1)
-            share = position.sub_(cell)
-            for total, values in zip(found, (weight, weight * labels), strict=True):
-                upper = values * share
-                total.scatter_add_(0, cell, values - upper)
-                total[1:].scatter_add_(0, cell, upper)
-        return found
+            fraction = position.sub_(cell)  # of the way to the node above
+            _add_shares(totals[0], cell, fraction, weight)
+            _add_shares(totals[1], cell, fraction, weight * labels)
+        return totals
 
     @staticmethod
     def on_grid(features: Features, nodes: Tensor, shares: Tensor) -> Observations:
@@ -255,11 +256,20 @@ def normal_average(
     likelihood: Likelihood, mean: Tensor, variance: Tensor, data: Observations, n: int
 ) -> Tensor:
     """The mean log density of normal nu, each datum at n nodes."""
-    nodes, shares = (each.to(mean.device) for each in gauss_hermite(n))
+    nodes, node_weights = gauss_hermite(n)
+    nodes = nodes.to(mean.device)
+    node_weights = node_weights.to(mean.device)
     nu = (mean + nodes[:, None] * variance.sqrt()).flatten()
-    weights = (shares[:, None] * data.weights).flatten()
+    weights = (node_weights[:, None] * data.weights).flatten()
     repeated = Observations(data.features, data.targets.repeat(n), weights)
     return likelihood.log_density(nu, repeated)
+
+
+def _add_shares(total: Tensor, cell: Tensor, fraction: Tensor, values: Tensor) -> None:
+    """Add to each datum's two nodes its value's shares: the nearer, the more."""
+    upper = values * fraction
+    total.scatter_add_(0, cell, values - upper)
+    total[1:].scatter_add_(0, cell, upper)
 
 
 def _mix(share_of_ones: Tensor, by_label: Tensor) -> Tensor:

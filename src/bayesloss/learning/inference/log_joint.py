@@ -16,13 +16,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.likelihoods import Likelihood, Observations, normal_average
 from bayesloss.learning.sources.priors import SourcePrior
 
 Scalar = Float[Tensor, ""]
 Rows = Float[Tensor, " n"]
 Vector = Float[Tensor, " D"]  # of the parameters
 Matrix = Float[Tensor, "D D"]
+
+_NODES = 20  # of Gauss and Hermite's rule for each normal nu
 
 
 class LogDensity(ABC):
@@ -56,7 +58,8 @@ class LogDensity(ABC):
 
     def root(self, curvature: Matrix) -> Matrix:
         """A triangular R with R R^T = H^-1, from the curvature: H may be ill-conditioned."""
-        factor, unit = torch.linalg.cholesky(curvature), torch.eye(len(curvature)).to(curvature)
+        factor = torch.linalg.cholesky(curvature)
+        unit = torch.eye(len(curvature)).to(curvature)
         inverse = torch.linalg.solve_triangular(factor, unit, upper=False)
         return self.prior.precision.rsqrt()[:, None] * inverse.T
 
@@ -68,7 +71,8 @@ class LogDensity(ABC):
 
     def log_evidence(self, Gamma: Vector, curvature: Matrix | None = None) -> Scalar:
         """Laplace's log p(D) with the mode at Gamma (appendix D), all constants included."""
-        curvature = self.curvature(Gamma) if curvature is None else curvature
+        if curvature is None:
+            curvature = self.curvature(Gamma)
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
         return self(Gamma) - 0.5 * log_det + self.twin_share(Gamma, curvature)  # appendix D
 
@@ -78,7 +82,8 @@ class LogDensity(ABC):
             return Gamma.new_zeros(())
         # Half of w^T S_ww^-1 w, with S_ww^-1 the Schur complement of nu_0.
         w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
-        cross, corner = curvature[:-1, -1], curvature[-1, -1]
+        cross = curvature[:-1, -1]
+        corner = curvature[-1, -1]
         distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
         return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)
 
@@ -101,8 +106,16 @@ class LogJoint(LogDensity):
         sample_weight: Tensor | None = None,
     ) -> "LogJoint":
         """That of a user's data, checked and condensed."""
-        x, y, sample_weight = check_data(x, y, sample_weight)
-        return cls(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
+        if sample_weight is None:
+            sample_weight = torch.ones_like(x)
+        check_data(x, y, sample_weight)
+        data = likelihood.condense(
+            prior.features,
+            x.to(torch.float64),
+            y.to(torch.float64),
+            sample_weight.to(torch.float64),
+        )
+        return cls(prior, likelihood, data)
 
     @cached_property
     def squares(self) -> Float[Tensor, "n T"]:
@@ -119,7 +132,8 @@ class LogJoint(LogDensity):
         quadratic = ((self.squares @ (spread @ spread.T) ** 2) * self.squares).sum(dim=1)
         mean = self.data.features @ self.prior.mean_coefficients(m, root)
         # Rounding may fall below zero. [MP92, section 3.2b]
-        return mean, ((slopes @ root) ** 2).sum(dim=1) + 2 * quadratic.clamp_min(0)
+        variance = ((slopes @ root) ** 2).sum(dim=1) + 2 * quadratic.clamp_min(0)
+        return mean, variance
 
     def log_likelihood(self, Gamma: Vector) -> Scalar:
         nu = self.data.features @ self.prior.coefficients(Gamma)
@@ -128,11 +142,19 @@ class LogJoint(LogDensity):
     def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
         nu = self.data.features @ self.prior.coefficients(Gamma)
         first, second = self.likelihood.derivatives(nu, self.data)
-        slopes, bend = self.slopes(Gamma), self.prior.curvature(self.data.features.T @ first)
+        slopes = self.slopes(Gamma)
+        bend = self.prior.curvature(self.data.features.T @ first)
         precision = self.prior.precision
         gradient = slopes.T @ first - precision * (Gamma - self.prior.location)
         # W&N eq. (11)
-        return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
+        hessian = torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
+        return gradient, hessian
+
+    def expected_log_likelihood(self, mean: Rows, variance: Rows) -> Scalar:
+        """Its mean in nats by nu's moments: exact, or else as if nu were normal."""
+        if self.likelihood.exact_expectation:
+            return self.likelihood.expected_log_density(mean, variance, self.data)
+        return normal_average(self.likelihood, mean, variance, self.data, _NODES)
 
     def evidence_bound(self, Gamma: Vector) -> Scalar:
         """The evidence lower bound in nats of Laplace's Gaussian with its twin; NaN if unknown."""
@@ -145,18 +167,19 @@ class LogJoint(LogDensity):
         return fit - self.divergence(Gamma, root) + self.twin_share(Gamma, curvature)
 
 
-def check_data(
-    x: Tensor, y: Tensor, sample_weight: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The data in float64, with weights of 1 by default; or a ValueError."""
-    weight = torch.ones_like(x) if sample_weight is None else sample_weight
-    for name, values in (("y", y), ("sample_weight", weight)):
+def check_data(x: Tensor, y: Tensor, sample_weight: Tensor) -> None:
+    """A ValueError unless all are finite and of one shape (n,), and the weights positive."""
+    for name, values in (("y", y), ("sample_weight", sample_weight)):
         if x.ndim != 1 or values.shape != x.shape or len(x) == 0:
-            found = f"{tuple(x.shape)} and {tuple(values.shape)}"
-            raise ValueError(f"expected x and {name} of one shape (n,) with n > 0, got {found}")
-    for name, values, what in (("x", x, ""), ("y", y, ""), ("sample_weight", weight, "positive ")):
-        good = torch.isfinite(values) & ((values > 0) | (what == ""))
-        if not good.all():
-            bad = f"{int((~good).sum())} of {len(x)} that are not"
-            raise ValueError(f"expected {what}finite {name}, got {bad}")
-    return x.to(torch.float64), y.to(torch.float64), weight.to(torch.float64)
+            shapes = f"{tuple(x.shape)} and {tuple(values.shape)}"
+            raise ValueError(f"expected x and {name} of one shape (n,) with n > 0, got {shapes}")
+    _check_all(torch.isfinite(x), "finite x")
+    _check_all(torch.isfinite(y), "finite y")
+    positive = torch.isfinite(sample_weight) & (sample_weight > 0)
+    _check_all(positive, "positive finite sample_weight")
+
+
+def _check_all(good: Tensor, expected: str) -> None:
+    if not good.all():
+        n_bad = int((~good).sum())
+        raise ValueError(f"expected {expected}, got {n_bad} of {len(good)} that are not")

@@ -8,7 +8,7 @@ eigenvector does. Backtracking makes every step an ascent.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,6 +17,10 @@ from bayesloss.learning.inference.log_joint import LogDensity, Matrix, Scalar, V
 _EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
 _NEAR = 1e-6  # nats that a mode may be short of where evidences are compared: none feels them
 _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
+ROUNDING = 1e-14  # part of the log joint that its rounding errors may be: 45 of the last digit
+FAIR = 1e-4  # part of the predicted gain that a step has to bring, as is usual (Armijo's rule)
+_SHORTEST = 1e-10  # part of a step: after 33 halvings the search gives up
+LEAST_EIGENVALUE = 1e-3  # where the curvature is nearly flat, so that no step is a leap
 
 
 @dataclass(frozen=True)
@@ -35,18 +39,24 @@ def find_mode(
 ) -> Mode:
     """Climb to a mode by Newton's method, until a step would gain less than ``exact`` nats."""
     scale = joint.prior.precision.rsqrt()
-    Gamma, value, n_iter, gain = start, joint(start), 0, math.inf
+    Gamma = start
+    value = joint(start)
+    n_iter = 0
+    gain = math.inf
     while True:
-        before, (gradient, hessian) = gain, joint.derivatives(Gamma)
-        slope, curvature = scale * gradient, scale[:, None] * hessian * scale
+        last_gain = gain
+        gradient, hessian = joint.derivatives(Gamma)
+        slope = scale * gradient
+        curvature = scale[:, None] * hessian * scale
         factor, indefinite = torch.linalg.cholesky_ex(curvature)
         if indefinite:
             step, gain = _saddle_free_step(curvature, slope, exact)
         else:
             step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
             gain = 0.5 * float(slope @ step)
-        rounding = not indefinite and before <= gain < _CLOSE  # else a step would square the gain
-        if gain < exact or n_iter == max_iter or rounding:
+        # Near a mode each step squares the gain; where it no longer falls, only rounding is left.
+        only_rounding = not indefinite and last_gain <= gain < _CLOSE
+        if gain < exact or n_iter == max_iter or only_rounding:
             break
         moved = _ascend(joint, Gamma, scale * step, value, gain)
         if moved is None:
@@ -56,8 +66,14 @@ def find_mode(
     values = torch.linalg.eigvalsh(curvature)
     # What is smaller than rounding errors of the largest is none.
     definite = not indefinite and bool(values[0] > torch.finfo(values.dtype).eps * values[-1])
-    converged = definite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value)))
-    return Mode(Gamma, curvature, float(values[0]), converged, n_iter)
+    converged = definite and gain < max(exact, _CLOSE, ROUNDING * abs(float(value)))
+    return Mode(
+        Gamma=Gamma,
+        curvature=curvature,
+        least_curvature=float(values[0]),
+        converged=converged,
+        n_iter=n_iter,
+    )
 
 
 def find_modes(
@@ -67,34 +83,50 @@ def find_modes(
     **search: Any,
 ) -> dict[int, Mode]:
     """The modes under those priors that have one, each sought from a known or the next one."""
-    found: dict[int, Mode] = {}
+    if known is None:
+        known = {}
+    modes: dict[int, Mode] = {}
     for place in sorted(joints, reverse=True):
-        mode = find_mode(joints[place], (known or {}).get(place, start), **search)
+        mode = find_mode(joints[place], known.get(place, start), **search)
         if mode.least_curvature > 0:
-            found[place], start = mode, mode.Gamma
-    if not found:
+            modes[place] = mode
+            start = mode.Gamma
+    if not modes:
         raise ValueError(f"expected a mode under one of {len(joints)} priors, got none")
-    return found
+    return modes
+
+
+class ChosenPrior(NamedTuple):
+    """The best of some priors, by its place among them."""
+
+    place: int
+    log_evidence: float
+    near_modes: dict[int, Mode]  # of all priors that are not far behind, by their places
 
 
 def choose_prior(
     joints: Mapping[int, LogDensity], known: Mapping[int, Vector], start: Vector, behind: float
-) -> tuple[int, float, dict[int, Mode]]:
-    """The best prior's place, its evidence, and the modes of those less than ``behind`` worse.
+) -> ChosenPrior:
+    """The prior of the highest evidence; near are those less than ``behind`` nats worse.
 
     They differ in hyper-parameters alone, and so share Gamma.
     """
     modes = find_modes(joints, start, known, exact=_NEAR)
-    values = {i: float(joints[i].log_evidence(m.Gamma, m.curvature)) for i, m in modes.items()}
-    best = max(values, key=lambda i: values[i])
-    near = {i: mode for i, mode in modes.items() if values[i] >= values[best] - behind}
-    return best, values[best], near
+    evidence = {
+        place: float(joints[place].log_evidence(mode.Gamma, mode.curvature))
+        for place, mode in modes.items()
+    }
+    best = max(evidence, key=lambda place: evidence[place])
+    near = {
+        place: mode for place, mode in modes.items() if evidence[place] >= evidence[best] - behind
+    }
+    return ChosenPrior(place=best, log_evidence=evidence[best], near_modes=near)
 
 
 def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[Vector, float]:
     """A step away from a saddle, and its expected gain; on the saddle, the lowest eigenvector."""
     values, vectors = torch.linalg.eigh(curvature)
-    step = vectors @ ((vectors.T @ slope) / values.abs().clamp_min(1e-3))
+    step = vectors @ ((vectors.T @ slope) / values.abs().clamp_min(LEAST_EIGENVALUE))
     gain = 0.5 * float(slope @ step)
     if gain < exact:
         return vectors[:, 0], -0.5 * float(values[0])
@@ -105,13 +137,14 @@ def _ascend(
     joint: LogDensity, Gamma: Vector, step: Vector, value: Scalar, gain: float
 ) -> tuple[Vector, Scalar] | None:
     """Halve the step until the log joint rises by a fair part of what Newton's model predicts."""
-    fraction, rounding = 1.0, 1e-14 * abs(float(value))
+    rounding = ROUNDING * abs(float(value))
     # What rounding errors hide from a full step, no smaller one finds.
-    least = 1.0 if gain < _CLOSE else 1e-10
-    while fraction >= least:
+    shortest = 1.0 if gain < _CLOSE else _SHORTEST
+    fraction = 1.0
+    while fraction >= shortest:
         moved = Gamma + fraction * step
         new_value = joint(moved)
-        if new_value >= value + 1e-4 * fraction * gain - rounding:
+        if new_value >= value + FAIR * fraction * gain - rounding:
             return moved, new_value
         fraction /= 2
     return None

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import PchipInterpolator
 from torch import Tensor

@@ -20,6 +20,7 @@ from bayesloss.learning.inference.laplace import Posterior, even_normals, ordere
 from bayesloss.learning.links.tables import HermiteTable, predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
 from bayesloss.tensors import as_float64, as_points
+from bayesloss.threads import on_one_thread
 
 DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for bands: 64 put an end at 95 % wrong by 0.3 standard deviations or so
@@ -29,6 +30,7 @@ _STEPS = 4096  # of a table of slopes, for each half period: 32 for a wave of th
 _FLAT = 1e-6  # the least mean slope that scores are multiplied by: a GP's may be zero or below
 
 
+@on_one_thread
 @dataclass(frozen=True)
 class FittedLink:
     """The posterior over the link of one class against the rest, for scores (n,) or a number.

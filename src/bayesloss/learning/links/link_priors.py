@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.evidence.evidence import SMOOTHNESS, at_smoothness
-from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, SourcePrior
+from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, PriorName, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
@@ -28,7 +28,7 @@ _NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
 class LinkPriors:
     """The parameters of a link's prior; None for what is taken from the data."""
 
-    kind: str  # "isgp" or "gp"
+    kind: PriorName
     n_given: int | None
     a: float | None
     c: float | None

@@ -41,12 +41,14 @@ class Basis(ABC):
     >>> import torch
     >>> from bayesloss import ISGP, Basis
     >>> class Constant(Basis):
-    ...     n_basis, eigenvalues = 1, torch.ones(1, dtype=torch.float64)
+    ...     n_basis = 1
+    ...     eigenvalues = torch.ones(1, dtype=torch.float64)
     ...     def basis(self, x):
     ...         return torch.ones_like(x)[:, None]
     ...     def psi(self, x):
     ...         return x[:, None, None]
-    >>> x, Gamma = torch.tensor([[0.0, 1.0], [3.0, 0.5]], dtype=torch.float64)
+    >>> x = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    >>> Gamma = torch.tensor([3.0, 0.5], dtype=torch.float64)  # w, nu_0
     >>> ISGP(Constant()).source(x, Gamma).tolist()  # a line: nu_0 + w^2 x
     [0.5, 9.5]
     """
@@ -69,7 +71,9 @@ class Basis(ABC):
         with torch.inference_mode(False), forward_ad.dual_level():
             phi = self.basis(forward_ad.make_dual(x.clone(), torch.ones_like(x)))
             slope = forward_ad.unpack_dual(phi).tangent
-        return torch.zeros_like(phi) if slope is None else slope
+        if slope is None:  # phi does not depend on x
+            return torch.zeros_like(phi)
+        return slope
 
     def variance_at(self, x: Tensor) -> Tensor:
         """The prior variance k(x, x) of f(x), of shape (n,)."""
@@ -78,8 +82,8 @@ class Basis(ABC):
     def integrals(self, x: Tensor) -> Tensor:
         """The functions h(x) that the entries of psi(x) are made of: (n,) to (n, F)."""
         row, column = torch.triu_indices(self.n_basis, self.n_basis, device=x.device)
-        parts = as_points(x).split(max(1, BLOCK // self.n_basis**2))
-        return torch.cat([self.psi(part)[:, row, column] for part in parts])
+        blocks = as_points(x).split(max(1, BLOCK // self.n_basis**2))
+        return torch.cat([self.psi(block)[:, row, column] for block in blocks])
 
     def squares(self) -> tuple[Tensor, Tensor]:
         """V (T, M) and P (F, T), which may be sparse and best cached: w^T psi w = h^T P (V w)^2."""
@@ -92,18 +96,26 @@ class Basis(ABC):
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         """The integral of (w^T phi)^2 from 0 to x, eq. (8): w of (M,) to (n,), (S, M) to (S, n)."""
-        parts = as_points(x).split(max(1, BLOCK // self.n_basis**2))
-        return torch.cat([((w @ self.psi(x)) * w).sum(dim=-1) for x in parts]).movedim(0, -1)
+        blocks = as_points(x).split(max(1, BLOCK // self.n_basis**2))
+        values = [((w @ self.psi(block)) * w).sum(dim=-1) for block in blocks]
+        return torch.cat(values).movedim(0, -1)
 
 
 @lru_cache(maxsize=4)
 @torch.inference_mode(False)  # or else what is kept there could not be differentiated elsewhere
 def _polarisation(n_basis: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """V, and P by 2 w_i w_j = (w_i + w_j)^2 - w_i^2 - w_j^2."""
+    """V, and P by 2 w_i w_j = (w_i + w_j)^2 - w_i^2 - w_j^2.
+
+    V w has the w_i and the sums w_i + w_j, in the order of the upper triangle of psi.
+    """
     row, column = torch.triu_indices(n_basis, n_basis, device=device)
     unit = torch.eye(n_basis, dtype=torch.float64, device=device)
-    pair, place = row != column, torch.arange(len(row), device=device)
-    alone = place[~pair]  # where w_i^2 stands
+    off_diagonal = row != column
+    V = unit[row] + off_diagonal[:, None] * unit[column]
+    position = torch.arange(len(row), device=device)
+    of_sum = position[off_diagonal]  # where V w has w_i + w_j,
+    of_single = position[~off_diagonal]  # and where it has w_i
     P = torch.eye(len(row), dtype=torch.float64, device=device)
-    P[place[pair], alone[row[pair]]] = P[place[pair], alone[column[pair]]] = -1
-    return unit[row] + pair[:, None] * unit[column], P.to_sparse()
+    P[of_sum, of_single[row[off_diagonal]]] = -1
+    P[of_sum, of_single[column[off_diagonal]]] = -1
+    return V, P.to_sparse()

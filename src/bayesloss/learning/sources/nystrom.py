@@ -52,18 +52,23 @@ class NystromBasis(Basis):
             raise ValueError(f"expected finite points, at least one, got {points}")
         if not 0 <= jitter < math.inf:
             raise ValueError(f"expected a finite jitter >= 0, got jitter={jitter}")
-        self.kernel, self.points, self.jitter = kernel, points, jitter
+        self.kernel = kernel
+        self.points = points
+        self.jitter = jitter
         self.n_basis = len(points)
         noise = torch.full_like(points, jitter).diag() * kernel.b
         values, vectors = torch.linalg.eigh(kernel(points, points) + noise)
-        least, largest = as_number(values[0]), as_number(values[-1])
+        least = as_number(values[0])
+        largest = as_number(values[-1])
+        # Rounding errors grow with the number of points; 4 leaves a margin.
         if least <= 4 * self.n_basis * torch.finfo(torch.float64).eps * largest:
             raise ValueError(
                 f"expected k(X, X) with jitter={jitter:g} to be positive definite, got a least "
                 f"eigenvalue of {least:.1e}, no more than rounding errors; raise the jitter, or "
                 "take fewer points"
             )
-        values, vectors = values.flip(0), vectors.flip(1)
+        values = values.flip(0)
+        vectors = vectors.flip(1)
         self.eigenvalues = values / self.n_basis  # appendix F
         self.weights = math.sqrt(self.n_basis) * vectors / values
 
@@ -78,11 +83,12 @@ class NystromBasis(Basis):
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         v = self.weights @ w.movedim(-1, 0)
-        parts = [
-            ((product_integrals(self.kernel, self.points, part) @ v) * v).sum(dim=1)
-            for part in as_points(x).split(max(1, BLOCK // self.n_basis**2))
+        blocks = as_points(x).split(max(1, BLOCK // self.n_basis**2))
+        values = [
+            ((product_integrals(self.kernel, self.points, block) @ v) * v).sum(dim=1)
+            for block in blocks
         ]
-        return torch.cat(parts).movedim(0, -1)
+        return torch.cat(values).movedim(0, -1)
 
 
 def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> Tensor:
@@ -92,7 +98,8 @@ def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> 
 
         b^2 sqrt(pi / a) / 2 exp(-a (x_i - x_j)^2 / 4) (erf(s) - erf(s - sqrt(a) x)).
     """
-    points, x = as_points(points, "points"), as_points(x)
+    points = as_points(points, "points")
+    x = as_points(x)
     root = kernel.a.sqrt()
     total = points[:, None] + points
     gap = points[:, None] - points
@@ -104,7 +111,9 @@ def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> 
 def _erf_difference(u: Tensor, v: Tensor) -> Tensor:
     """The difference erf(u) - erf(v), accurate also where both are near 1 or near -1."""
     # Reflect so that u + v >= 0: erf is odd, so (-v, -u) has the same difference.
-    left = u + v < 0
-    u, v = torch.where(left, -v, u), torch.where(left, -u, v)
-    tails = torch.special.erfc(v) - torch.special.erfc(u)
-    return torch.where(torch.minimum(u, v) > 0.5, tails, torch.erf(u) - torch.erf(v))
+    negative = u + v < 0
+    upper = torch.where(negative, -v, u)
+    lower = torch.where(negative, -u, v)
+    by_tails = torch.special.erfc(lower) - torch.special.erfc(upper)
+    near_one = torch.minimum(upper, lower) > 0.5  # erfc is below erf from 0.48 on
+    return torch.where(near_one, by_tails, torch.erf(upper) - torch.erf(lower))

@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.tensors import as_number, as_positive, as_scalar
 
 B = TypeVar("B", bound=Basis, covariant=True)
+PriorName = Literal["isgp", "gp"]
 
 
 class SourcePrior(ABC, Generic[B]):
@@ -65,12 +66,15 @@ class SourcePrior(ABC, Generic[B]):
             raise TypeError(f"expected a Basis, such as a TrigonometricKernel, got {kernel!r}")
         if not math.isfinite(as_number(mu)):
             raise ValueError(f"expected a finite mu, got mu={as_number(mu)}")
-        self.kernel, self.mu, self.gamma = kernel, as_scalar(mu), as_positive(gamma, "gamma")
+        self.kernel = kernel
+        self.mu = as_scalar(mu)
+        self.gamma = as_positive(gamma, "gamma")
         self.location = torch.cat([self.mu.new_zeros(kernel.n_basis), self.mu[None]])
         self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])  # definition 2
 
     def __repr__(self) -> str:
-        mu, gamma = as_number(self.mu), as_number(self.gamma)
+        mu = as_number(self.mu)
+        gamma = as_number(self.gamma)
         return f"{type(self).__name__}({self.kernel!r}, mu={mu:.4g}, gamma={gamma:.4g})"
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
@@ -81,7 +85,7 @@ class SourcePrior(ABC, Generic[B]):
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values nu(x), x of shape (n,): Gamma (M + 1,) to (n,), or (S, M + 1) to (S, n)."""
         u = self.coefficients(Gamma)
-        return torch.cat([u @ features.T for features in self.feature_blocks(x)], dim=-1)
+        return torch.cat([u @ block.T for block in self.feature_blocks(x)], dim=-1)
 
     def features(self, x: Tensor) -> Tensor:
         """The functions of x that nu combines, (n,) to (n, F): the kernel's h(x), and 1."""
@@ -116,7 +120,8 @@ class SourcePrior(ABC, Generic[B]):
     def covariance(self, location: Tensor, root: Tensor) -> Tensor:
         """The covariance of the coefficients for the same Gamma, of shape (F, F)."""
         V, P, _ = self.quadratic_form()
-        slopes, spread = self.jacobian(location) @ root, V @ root
+        slopes = self.jacobian(location) @ root
+        spread = V @ root
         K = spread @ spread.T
         return slopes @ slopes.T + 2 * (P @ (P @ K**2).T)  # [MP92, section 3.2b]
 
@@ -137,7 +142,7 @@ class SourcePrior(ABC, Generic[B]):
         """The features in blocks of rows, which bounds the memory."""
         n_features, size = self.quadratic_form()[2].shape
         rows = max(1, BLOCK // max(size, n_features // 2))
-        return (self.features(part) for part in x.split(rows))
+        return (self.features(points) for points in x.split(rows))
 
 
 class ISGP(SourcePrior[B]):
@@ -177,11 +182,13 @@ class ISGP(SourcePrior[B]):
 
     def start(self, x: Tensor) -> Tensor:
         """A Gamma whose f is near its prior standard deviation, as w = 0 is always stationary."""
-        ends, size = x.aminmax(), 4 * self.kernel.n_basis
-        grid = torch.linspace(*map(float, ends), size, dtype=torch.float64, device=x.device)
+        low = float(x.min())
+        high = float(x.max())
+        size = 4 * self.kernel.n_basis  # four points a function: the least squares are determined
+        grid = torch.linspace(low, high, size, dtype=torch.float64, device=x.device)
         scaled = self.kernel.basis(grid) * self.kernel.eigenvalues.sqrt()
         level = self.kernel.variance_at(grid).sqrt()
-        ridge = torch.full_like(scaled[0], 1e-2).diag()
+        ridge = torch.full_like(scaled[0], 1e-2).diag()  # on part of a period they are degenerate
         w = torch.linalg.solve(scaled.T @ scaled + ridge, scaled.T @ level)
         return torch.cat([w * self.kernel.eigenvalues.sqrt(), self.mu[None]])
 
@@ -258,8 +265,12 @@ class StraightEnds(SourcePrior[Basis]):
 
     def __init__(self, prior: SourcePrior, edge: float, stretch: float) -> None:
         super().__init__(prior.kernel, mu=prior.mu, gamma=prior.gamma)
-        self.prior, self.edge, self.stretch = prior, edge, stretch
-        self.location, self.precision, self.n_twins = prior.location, prior.precision, prior.n_twins
+        self.prior = prior
+        self.edge = edge
+        self.stretch = stretch
+        self.location = prior.location
+        self.precision = prior.precision
+        self.n_twins = prior.n_twins
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.prior.quadratic_form()
@@ -268,15 +279,17 @@ class StraightEnds(SourcePrior[Basis]):
         return self._continued(self.prior.features, x)
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        some = Gamma.reshape(-1, Gamma.shape[-1])
-        values = self._continued(lambda at: self.prior.source(at, some).T, x)
+        rows = Gamma.reshape(-1, Gamma.shape[-1])
+        values = self._continued(lambda points: self.prior.source(points, rows).T, x)
         return values.T.reshape(*Gamma.shape[:-1], len(x))
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         inside = x.clamp(-self.edge, self.edge)
-        slopes = self.coefficients(Gamma) @ self._slopes(self.prior.features, x).T
         within = self.prior.derivative(inside, Gamma)
-        return torch.where(inside == x, within, slopes.clamp_min(0)[..., (x > 0).long()])
+        slopes = self.coefficients(Gamma) @ self._slopes(self.prior.features, x).T
+        # Of a path that rises a slope is below zero by rounding errors alone.
+        beyond = slopes.clamp_min(0)[..., (x > 0).long()]
+        return torch.where(inside == x, within, beyond)
 
     def start(self, x: Tensor) -> Tensor:
         return self.prior.start(x.clamp(-self.edge, self.edge))
@@ -284,12 +297,15 @@ class StraightEnds(SourcePrior[Basis]):
     def _continued(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """Functions of x, (n,) to (n, any), continued by straight lines."""
         inside = x.clamp(-self.edge, self.edge)
-        return values(inside) + (x - inside)[:, None] * self._slopes(values, x)[(x > 0).long()]
+        slopes = self._slopes(values, x)[(x > 0).long()]
+        return values(inside) + (x - inside)[:, None] * slopes
 
     def _slopes(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        e, d = self.edge, self.stretch
-        low, first, last, high = values(x.new_tensor([-e, d - e, e - d, e]))
-        return torch.stack([first - low, high - last]) / d
+        """The mean slopes over the stretches at the left and the right edge, (2, any)."""
+        e = self.edge
+        d = self.stretch
+        low, after_low, before_high, high = values(x.new_tensor([-e, d - e, e - d, e]))
+        return torch.stack([after_low - low, high - before_high]) / d
 
 
 @lru_cache(maxsize=8)  # by the identity of V and P, which a basis keeps
@@ -308,8 +324,11 @@ def _with_intercept(V: Tensor, P: Tensor, level: bool = False) -> tuple[Tensor, 
 @lru_cache(maxsize=8)
 @torch.inference_mode(False)
 def _linear(size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """V and P without rows and columns, and A = 1, of a source that is linear in Gamma."""
     A = torch.eye(size, dtype=torch.float64, device=device)
-    return A[:0], A[:, :0], A
+    V = A[:0]
+    P = A[:, :0]
+    return V, P, A
 
 
 def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:
@@ -323,8 +342,9 @@ def grid_size(prior: SourcePrior, width: float, n: float) -> int:
     """How many nodes scores of this width need for n data, for the grid's error not to matter.
 
     Spacing h moves the mode by about sqrt(n) (h/l)^2 / 12 posterior standard deviations, with the
-    length scale l = log(a) / (pi c); a thousandth of one is allowed.
+    length scale l = log(a) / (pi c); a thousandth of one is allowed: (h/l)^2 = 0.012 / sqrt(n).
     """
     kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
-    scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
-    return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
+    length_scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
+    cells = math.ceil(width / length_scale * n**0.25 / math.sqrt(0.012))
+    return max(64, cells + 1)  # with fewer a step costs as much, by its M^3 products

@@ -63,7 +63,10 @@ class TrigonometricKernel(Basis):
         self.n_basis = int(n_basis)
         harmonics = self.n_basis // 2
         unit_variance = (1 - self.a**-harmonics) / (self.a - 1)
-        self.b = 1 / unit_variance if b is None else as_positive(b, "b")
+        if b is None:
+            self.b = 1 / unit_variance
+        else:
+            self.b = as_positive(b, "b")
         self.variance = self.b * unit_variance  # eq. (15)
         powers = torch.arange(1, harmonics + 1, dtype=torch.float64, device=self.a.device)
         self.eigenvalues = (self.b / self.a**powers).repeat(2)  # the diagonal of Lambda, eq. (14)
@@ -72,9 +75,11 @@ class TrigonometricKernel(Basis):
         self, variance: float | Tensor, a: float | Tensor | None = None
     ) -> "TrigonometricKernel":
         """The kernel with this k(0, 0) and this or the same a, and the same c and M."""
-        one = self if a is None else TrigonometricKernel(a=a, c=self.c, n_basis=self.n_basis)
-        b = one.b / one.variance * variance
-        return TrigonometricKernel(a=one.a, c=self.c, n_basis=self.n_basis, b=b)
+        kernel = self
+        if a is not None:
+            kernel = TrigonometricKernel(a=a, c=self.c, n_basis=self.n_basis)
+        b = kernel.b / kernel.variance * variance
+        return TrigonometricKernel(a=kernel.a, c=self.c, n_basis=self.n_basis, b=b)
 
     def __repr__(self) -> str:
         return (
@@ -106,20 +111,22 @@ class TrigonometricKernel(Basis):
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         p = self.square_coefficients(w.reshape(-1, self.n_basis))
-        level, *waves = p.split([1, self.n_basis, self.n_basis], dim=1)
+        level, cosines, sines = p.split([1, self.n_basis, self.n_basis], dim=1)  # of f^2
         frequency = self._frequencies(w.device)
-        series = torch.complex(-waves[1], -waves[0]) / frequency
+        series = torch.complex(-sines, -cosines) / frequency
         # The rest sums series_k (z^k - 1), z = exp(i pi c x). As that cancels near x = 0, z - 1 is
         # taken out, exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
         quotient = series.flip(1).cumsum(1).flip(1)
-        rows = max(1, BLOCK // (16 * (self.n_basis // 8 + len(series))))
-        parts = []
-        for part in as_points(x).split(rows):
-            half = 0.5 * math.pi * self.c * part
+        # A bound on the numbers that `_polynomial` holds a point: 8 (M S)^1/2 + 4 (M / S)^1/2.
+        numbers = 16 * (self.n_basis // 8 + len(series))
+        rows = max(1, BLOCK // numbers)
+        values = []
+        for block in as_points(x).split(rows):
+            half = 0.5 * math.pi * self.c * block
             z_less_one = 2j * half.sin() * torch.polar(torch.ones_like(half), half)
             rest = z_less_one * _polynomial(quotient, 2 * half)
-            parts.append(level * part + rest.real)
-        return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
+            values.append(level * block + rest.real)
+        return torch.cat(values, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
         """The matrix psi(x), eq. (9): appendix E, with sin(m..) sin(n..) for sin(m..) sin(m..)."""
@@ -138,10 +145,11 @@ def _fourier_transform(n_basis: int, device: torch.device) -> tuple[Tensor, Tens
     size = 2 * n_basis + 2
     angle = torch.arange(size, dtype=torch.float64, device=device) * (2 * math.pi / size)
     waves = _powers(angle, n_basis)
-    few = waves[:, : n_basis // 2]
+    harmonics = waves[:, : n_basis // 2]  # of the basis; those of f^2 go to n_basis
+    V = torch.cat([harmonics.real, harmonics.imag], dim=1)
     mean = torch.ones((1, size), dtype=torch.float64, device=device)
     P = torch.cat([mean, 2 * waves.real.T, 2 * waves.imag.T]) / size
-    return torch.cat([few.real, few.imag], dim=1), P
+    return V, P
 
 
 def _powers(angle: Tensor, degree: int) -> Tensor:

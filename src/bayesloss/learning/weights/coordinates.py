@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bayesloss.learning.data.inputs import Inputs, PerColumn, PerRow
+from bayesloss.threads import threads_for
 
 MOST_COLUMNS = 2048  # beyond which their scales have to do: the covariance would cost d^3
 _SAMPLE = 2048  # data from which the covariance is estimated
@@ -173,7 +174,8 @@ def gram(rows: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
     if rows.device.type != "cpu":
         return rows.T @ rows
     array = rows.numpy()
-    return torch.from_numpy(array.T @ array)
+    with threads_for(array.shape[1], *array.shape):
+        return torch.from_numpy(array.T @ array)
 
 
 def sampled(

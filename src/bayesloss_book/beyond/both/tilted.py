@@ -31,7 +31,8 @@ import torch
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.evidence.variational import Trial, maximise_bound
+from bayesloss.learning.evidence.gaussian_bound import Trial
+from bayesloss.learning.evidence.variational import maximise_bound
 from bayesloss.learning.inference.laplace import Posterior, approximate, even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint

@@ -15,7 +15,7 @@ from scipy.special import expit, logit, logsumexp
 
 from bayesloss import LinkCalibrator, TrigonometricKernel
 from bayesloss.learning.calibration import calibrator_fit
-from bayesloss.learning.calibration.calibrator_base import WIDER
+from bayesloss.learning.calibration.calibrator_base import WIDER, Scale
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss_book import Array
 from bayesloss_book.baselines import SMALLEST, log_loss
@@ -73,7 +73,7 @@ def measure(*, data: str, task: str, model: str, n: int, number: int) -> dict[st
     scores, y, test, truth, probability = cases
     if known:
         test, truth = test[:_N_TEST], truth[:_N_TEST]
-    scale = "probability" if probability else "real"
+    scale: Scale = "probability" if probability else "real"
     with warnings.catch_warnings(action="ignore"):
         link = LinkCalibrator(scale=scale).fit(scores, y)
         with patch.object(calibrator_fit, "_priors", rough_priors):

@@ -16,6 +16,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
+from bayesloss.learning.calibration.calibrator_base import Scale
 from bayesloss_book import Array
 from bayesloss_book.baselines import SMALLEST
 
@@ -47,7 +48,7 @@ class _Link:
     """Ours, as it comes; with its band."""
 
     def __init__(self, scores: Array, y: Array, probability: bool) -> None:
-        scale = "probability" if probability else "real"
+        scale: Scale = "probability" if probability else "real"
         self.calibrator = LinkCalibrator(scale=scale).fit(scores, y)
 
     def __call__(self, scores: Array) -> Array:

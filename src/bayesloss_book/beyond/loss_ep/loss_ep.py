@@ -27,7 +27,7 @@ from bayesloss.calibrating.probit.expectation_propagation import (
     standard_normal,
 )
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Natural, decide
 from bayesloss.calibrating.utility import LogUtility, check_max_loss
 from bayesloss.warnings import warn_caller
 
@@ -67,11 +67,15 @@ def loss_ep_probit(
         precision, shift = (site[rose] for site in tilted.label_sites())
         decisions[active] = proposed[active]
         # The utility's cavity.
-        cavity = combine_sites(
-            features[active], precision, shift, (prior[0][active], prior[1][active])
+        cavity = combine_sites(features[active], precision, shift, prior.select(active))
+        part = GaussianWeights(
+            mean=cavity.mean,
+            covariance=cavity.covariance,
+            log_evidence=tilted.log_evidence[rose],
+            converged=tilted.converged[rose],
+            n_iterations=0,
+            sites=Natural(precision, shift),
         )
-        evidence, found = tilted.log_evidence[rose], tilted.converged[rose]
-        part = GaussianWeights(*cavity[:2], evidence, found, 0, (precision, shift))
         q.write(active, part)
         proposed[active] = decide(part, targets[rose], noise[rose], threshold)
         active = active[(proposed != decisions)[active].any(-1)]

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.evidence.evidence import Objective, maximise_evidence
+from bayesloss.learning.evidence.evidence import maximise_evidence
 from bayesloss.learning.evidence.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.evidence.variational import nearest
 from bayesloss.learning.inference.laplace import Posterior, approximate
@@ -50,7 +50,7 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
         by_variation, averaged = method.startswith("variational"), "_averaged" in method
         if averaged or "_fitted" in method:
             # The mixtures share their points, which Laplace's bound chooses.
-            objective: Objective = "variational" if method == "variational_fitted" else "bound"
+            objective = nearest if method == "variational_fitted" else "bound"
             # With mu free as well, the evidence takes gamma to infinity.
             limits = {"gamma": (1e-10, float(prior.gamma))} if "_limited" in method else None
             given = prior, likelihood, x, y

@@ -10,8 +10,8 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
-from bayesloss.learning.evidence.evidence import Objective, maximise_evidence
-from bayesloss.learning.evidence.variational import variational
+from bayesloss.learning.evidence.evidence import maximise_evidence
+from bayesloss.learning.evidence.variational import nearest, variational
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.sources.priors import ISGP
@@ -45,7 +45,7 @@ def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> 
     y = torch.from_numpy((cars[:, 1] - level) / scale)
     prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=n_basis))
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        objective: Objective = "variational" if method == "variational" else "bound"
+        objective = nearest if method == "variational" else "bound"
         data = x[train], y[train]
         found = maximise_evidence(prior, Gaussian(4.0), *data, objective=objective)
         begin = time.process_time()

@@ -16,7 +16,7 @@ from bayesloss.learning.evidence.importance import log_ratios
 from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import one_thread
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
 from bayesloss_book.stores.results import runs
@@ -97,7 +97,7 @@ class Mixture:
         return float(weights @ ratios.mean(dim=1)), math.sqrt(float(error))
 
 
-@fixed_threads(1)
+@one_thread()
 def measure(
     *, task: str, n: int, seed: int, K: int, n_basis: int, d: int, n_steps: int
 ) -> dict[str, float]:

@@ -6,6 +6,7 @@ runs in a process of its own.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -136,6 +137,8 @@ def measure(
 def _checkout(commit: str) -> "TemporaryDirectory[str]":
     """The sources at a commit, in a folder that goes when the process ends."""
     root = Path(__file__).parents[4]
+    if shutil.which("git") is None:
+        raise DataError(f"expected git on the path, for commit {commit} of {root}, got none")
     archive = subprocess.run(
         ["git", "archive", commit, "src"], cwd=root, capture_output=True, check=False
     )

@@ -17,7 +17,7 @@ from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss.threads import fixed_threads
+from bayesloss.threads import one_thread
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.auto_mpg import table_1
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
@@ -135,7 +135,7 @@ class _Trial:
         data = likelihood.condense(prior.features, self.x, self.y)
         joint = torch.vmap(LogJoint(prior, likelihood, data).log_likelihood)
         scale = prior.precision.rsqrt()
-        with fixed_threads(1):
+        with one_thread():
             sample = annealed_importance_sampling(
                 lambda z: joint(prior.location + scale * z),
                 len(scale),

@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
 from bayesloss.learning.estimators.monotone import ISGPRegressor
+from bayesloss.learning.sources.priors import PriorName
 from bayesloss_book import Array
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
@@ -102,9 +103,8 @@ def measure(
 
 def fit(method: str, x: Array, y: Array, n_basis: int, period_fraction: float) -> ISGPRegressor:
     """The GP or the ISGP, with hyper-parameters of maximal evidence."""
-    model = ISGPRegressor(
-        n_basis=n_basis, period_fraction=period_fraction, prior=method.lower(), **PLUG_IN
-    )
+    prior: PriorName = "gp" if method == "GP" else "isgp"
+    model = ISGPRegressor(n_basis=n_basis, period_fraction=period_fraction, prior=prior, **PLUG_IN)
     return model.fit(x[:, None], y)
 
 

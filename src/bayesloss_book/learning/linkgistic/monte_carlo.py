@@ -21,12 +21,21 @@ MEASURES = ("Q", "a label", "p")
 
 
 def of_one_normal(law: SourceLaw) -> SourceLaw:
-    """The law of mu + l z + lambda (z^2 - 1), z normal, with the same three moments."""
-    l, lam, sd = law.l, law.eigenvalues, law.variance.sqrt()
-    skewness = (6 * lam * l**2 + 8 * lam**3).sum(dim=1) / sd**3
+    """The law of mu + g z + lambda (z^2 - 1), z normal, with the same three moments."""
+    g = law.slopes
+    lam = law.eigenvalues
+    sd = law.variance.sqrt()
+    skewness = (6 * lam * g**2 + 8 * lam**3).sum(dim=1) / sd**3
     r = math.sqrt(2) * torch.sin(torch.asin((skewness / math.sqrt(8)).clamp(-1, 1)) / 3)
-    one, eye = torch.stack([sd * (1 - 2 * r**2).sqrt(), sd * r])[..., None], l.new_ones((1, 1))
-    return SourceLaw(law.mean, law.variance, eye, eye.expand(len(l), 1, 1), *one)
+    one = g.new_ones((1, 1))
+    return SourceLaw(
+        mean=law.mean,
+        variance=law.variance,
+        directions=one,
+        axes=one.expand(len(g), 1, 1),
+        slopes=(sd * (1 - 2 * r**2).sqrt())[:, None],
+        eigenvalues=(sd * r)[:, None],
+    )
 
 
 def errors(

@@ -91,9 +91,9 @@ def test_the_readme_says_what_is_stored():
     means = 1e3 * summary.table(rows).xs("mean", axis=1, level=1)[[200, 1_000, 5_000, 20_000]]
     ours, rivals = means.loc["link"], means.drop("link").min()
     said = re.sub(r" ± [\d.]+", "", (root / "README.md").read_text(encoding="utf-8"))
-    for values in (ours, rivals):
-        a, b, c, d = (f"{value:.1f}" for value in values)
-        assert f"{a}, {b}, {c} and {d}" in said
+    assert "| cases to calibrate on | 200 | 1,000 | 5,000 | 20,000 |" in said
+    for name, values in (("`LinkCalibrator`", ours), ("the next best", rivals)):
+        assert " | ".join([f"| {name}", *(f"{value:.1f}" for value in values)]) + " |" in said
     sets = rows[["data", "task", "model", "n"]].drop_duplicates().groupby("n").size().loc[:20_000]
     counts = (
         f"{sets.min()} to {sets.max()} sets of scores a size, from {rows['data'].nunique()} data"

@@ -1,5 +1,6 @@
 """What went wrong once: that both libraries are what they are called, and what the table says."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from bayesloss_book.data import DataError
 from bayesloss_book.guide.when_to_use import cases, summary
 
 ROOT = Path(__file__).resolve().parents[4]
+GIT = shutil.which("git")
 IN_HISTORY = (
-    subprocess.run(
-        ["git", "cat-file", "-e", cases.FIRST_WAVE], cwd=ROOT, capture_output=True, check=False
+    GIT is not None
+    and subprocess.run(
+        [GIT, "cat-file", "-e", cases.FIRST_WAVE], cwd=ROOT, capture_output=True, check=False
     ).returncode
     == 0
 )
@@ -25,10 +28,19 @@ def test_what_is_no_case():
             cases.measure(**(known | wrong))
 
 
+@pytest.mark.skipif(GIT is None, reason="no git on the path")
 def test_a_first_wave_that_is_not_in_the_history():
     with pytest.raises(DataError, match="expected commit 0000000 in the history"):
         cases.measure(
             case="chance", variant="300 x 5", seed=0, library="first wave", first_wave="0000000"
+        )
+
+
+def test_no_git_on_the_path(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(DataError, match="expected git on the path"):
+        cases.measure(
+            case="chance", variant="300 x 5", seed=0, library="first wave", first_wave="1111111"
         )
 
 

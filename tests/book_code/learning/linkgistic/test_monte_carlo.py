@@ -37,7 +37,7 @@ def test_one_normal_has_three_moments():
     one = monte_carlo.of_one_normal(law)
     z = torch.linspace(-12, 12, 4801, dtype=torch.float64)[:, None]
     weight = torch.softmax(-0.5 * z**2, dim=0)
-    nu = one.mean + one.l[:, 0] * z + one.eigenvalues[:, 0] * (z**2 - 1)
+    nu = one.mean + one.slopes[:, 0] * z + one.eigenvalues[:, 0] * (z**2 - 1)
     mean = (weight * nu).sum(dim=0)
     assert torch.allclose(mean, law.mean, rtol=0, atol=1e-12)
     assert torch.allclose((weight * (nu - mean) ** 2).sum(dim=0), law.variance, rtol=1e-9)

@@ -1,0 +1,38 @@
+import notebooks
+import pytest
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+
+LOGO = notebooks.BOOK / "_static" / "logo.svg"
+
+
+@pytest.mark.parametrize("left", ["nothing", "the logo"])
+def test_a_build_that_failed_leaves_the_folder_that_the_next_one_needs(tmp_path, left):
+    """In the place of `_static` lay the logo, which the theme copies whatever has happened."""
+    (tmp_path / "index.rst").write_text("Title\n=====\n")
+    static = tmp_path / "html" / "_static"
+    if left == "the logo":
+        static.parent.mkdir()
+        static.write_text("<svg/>")
+    app = Sphinx(
+        srcdir=tmp_path,
+        confdir=None,
+        outdir=tmp_path / "html",
+        doctreedir=tmp_path / "doctrees",
+        buildername="html",
+        confoverrides={
+            "extensions": ["book_search"],
+            "html_theme": "sphinx_book_theme",
+            "html_theme_options": {"logo": {"image_light": str(LOGO), "image_dark": str(LOGO)}},
+        },
+        status=None,
+        warning=None,
+    )
+
+    def fail(*_):
+        raise ValueError("a page that cannot be read")
+
+    app.connect("source-read", fail)
+    with pytest.raises(ExtensionError, match="a page that cannot be read"):
+        app.build()
+    assert static.is_dir()
