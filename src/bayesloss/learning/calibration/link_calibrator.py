@@ -192,7 +192,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def log_odds(self, scores: ArrayLike) -> Array:
         """The log odds of the mean probability of ``classes_[1]``, of shape (n,)."""
-        return self._table.mean_at(self._position(scores))
+        x = self._position(scores)
+        return self._table.mean_at(x)
 
     def mean_curve(self, scores: ArrayLike) -> Array:
         """The posterior mean of nu, the log odds of a curve: of shape (n,)."""

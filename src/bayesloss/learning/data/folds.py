@@ -46,9 +46,9 @@ class Folds:
     fold : int array of shape (m,)
         From 0 to ``n_folds`` - 1, or ``NEVER``.
     n_folds : int
-    power : float
+    power : float, default=1.0
         How much of its weight a part counts as an observation: below 1 where rows have copies.
-    groups : int array of shape (m,) or None
+    groups : int array of shape (m,) or None, default=None
         Which parts belong together, as given.
     """
 
