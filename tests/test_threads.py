@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
@@ -18,6 +19,7 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 import bayesloss
 from bayesloss import threads
 from bayesloss.calibrating import gp_classification
+from bayesloss.learning.data import inputs as inputs_module
 from bayesloss.learning.data.inputs import DenseInputs
 from bayesloss.threads import fixed_threads, one_thread, threads_for
 
@@ -277,8 +279,37 @@ def test_products_with_the_inputs_get_threads_by_their_size(
         inputs.scores(torch.ones((1, 2), dtype=torch.float64))
         inputs.pull_back(torch.ones((1, 60), dtype=torch.float64))
         inputs.sum(torch.ones(60, dtype=torch.float64))
-        inputs.squared_lengths(torch.eye(2).double(), torch.zeros(2).double(), 1)
     assert (3 in WatchedTensor.seen) == large
+
+
+def test_parts_are_shared_out_each_on_one_thread(three, monkeypatch):
+    monkeypatch.setattr(inputs_module, "_ROWS", 7)
+    inputs = DenseInputs(torch.from_numpy(X))
+    arguments = torch.eye(2).double(), torch.ones(2).double(), 1
+    seen = set()
+
+    def along(self, *arguments):
+        seen.add((threading.get_ident(), *limits()))
+        time.sleep(0.01)  # or one Python thread may take all parts
+        return plain(self, *arguments)
+
+    plain = DenseInputs.along
+    monkeypatch.setattr(DenseInputs, "along", along)
+    with one_thread():
+        expected = inputs.squared_lengths(*arguments)
+        assert seen == {(threading.get_ident(), 1)}
+        seen.clear()
+        monkeypatch.setattr(threads, "_MULTIPLICATIONS", 60)
+        with torch.inference_mode():
+            assert torch.equal(inputs.squared_lengths(*arguments), expected)
+    assert {number for _, number in seen} == {1}
+    assert len(seen) > 1
+    assert threading.get_ident() not in {python_thread for python_thread, _ in seen}
+    seen.clear()
+    with fixed_threads(1), one_thread():
+        assert torch.equal(inputs.squared_lengths(*arguments), expected)
+    assert seen == {(threading.get_ident(), 1)}
+    assert limits() == {3}
 
 
 @pytest.mark.filterwarnings("ignore:the fit tells nothing")

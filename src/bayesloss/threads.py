@@ -2,7 +2,7 @@
 
 Small matrices on several threads wait for each other, beside other work ten times as long as they
 compute. So what is public works on one thread (:func:`one_thread`), whatever the environment says,
-and within it large products on as many as the user has (:func:`threads_for`).
+and within it large products on as many as the user has (:func:`threads_for`, :func:`in_parts`).
 
 The limits of PyTorch and OpenMP are each Python thread's own, but those of a BLAS the process's.
 Where several Python threads work here at once, it has the smallest number that one of them asks
@@ -17,13 +17,16 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
+P = TypeVar("P")
 T = TypeVar("T")
+_TORCH = "torch"
 
 # Beside four busy processes on two cores, two threads took so many times as long as one: for m x m
 # matrices 77, 2.0, 1.2, 1.1 and 1.0 times at m = 256, 426, 700, 1024 and 1500; for a matrix of
@@ -39,7 +42,7 @@ class _PyTorch:
     """PyTorch and the MKL in it, which threadpoolctl cannot see, like a library that it can."""
 
     torch: Any
-    filepath: str = "torch"
+    filepath: str = _TORCH
     user_api: str = "torch"
 
     @property
@@ -95,12 +98,31 @@ def fixed_threads(threads: int) -> Iterator[None]:
 
 def threads_for(rows: int, inner: int, columns: int) -> AbstractContextManager[None]:
     """The user's threads for (rows, inner) times (inner, columns) if that is large."""
-    if threading.get_ident() not in _asked:  # nobody has taken them away
-        return nullcontext()
+    return _limited(_here.users) if _is_large(rows, inner, columns) else nullcontext()
+
+
+def in_parts(
+    work: Callable[[P], T], parts: Iterable[P], rows: int, inner: int, columns: int
+) -> list[T]:
+    """The work on each part of such a product, shared out over the user's threads if it is large.
+
+    Each part has one thread, so that none waits for another, and the results are the same.
+    """
+    workers = 1
+    if _is_large(rows, inner, columns):
+        workers = _here.users or _found[_TORCH].threads
+    if workers == 1:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(one_thread()(work), parts))
+
+
+def _is_large(rows: int, inner: int, columns: int) -> bool:
+    """Whether a product is large, and threads were taken away that can be given back."""
+    if threading.get_ident() not in _asked:
+        return False
     largest = max(rows * inner, inner * columns, rows * columns)
-    if largest < _NUMBERS and rows * inner * columns < _MULTIPLICATIONS:
-        return nullcontext()
-    return _limited(_here.users)
+    return largest >= _NUMBERS or rows * inner * columns >= _MULTIPLICATIONS
 
 
 def on_one_thread(cls: type[T]) -> type[T]:
@@ -153,7 +175,7 @@ def _libraries(n_modules: int) -> dict[str, Any]:
     }
     if "torch" in sys.modules:
         torch = _PyTorch(sys.modules["torch"])
-        libraries[torch.filepath] = torch
+        libraries[_TORCH] = torch
     return libraries
 
 
@@ -178,7 +200,7 @@ def _after_fork() -> None:
         del _asked[other]
     if "torch" in sys.modules:
         torch = _PyTorch(sys.modules["torch"])
-        _found[torch.filepath] = _Found(torch, 1)
+        _found[_TORCH] = _Found(torch, 1)
     _apply()
     _lock.release()
 

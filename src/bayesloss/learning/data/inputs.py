@@ -28,7 +28,7 @@ from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 from torch import Tensor
 
-from bayesloss.threads import threads_for
+from bayesloss.threads import in_parts, threads_for
 
 _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
 _CELLS = 2**16  # numbers hashed at a time: half a megabyte
@@ -85,13 +85,14 @@ class Inputs(ABC):
 
     def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
         """Squared lengths (problems, n) along the k / problems directions of each problem."""
-        out = torch.empty((problems, len(self)), dtype=self.dtype, device=self.device)
         shape = (problems, directions.shape[1] // problems)
-        with threads_for(len(self), *directions.shape):
-            for block in gen_batches(max(1, len(self)), _ROWS):
-                along = self.rows(block).along(directions, centre)
-                out[:, block] = along.square_().unflatten(1, shape).sum(2).T
-        return out
+
+        def squares(at: slice) -> Tensor:
+            along = self.rows(at).along(directions, centre)
+            return along.square_().unflatten(1, shape).sum(2).T.to(self.dtype)
+
+        parts = gen_batches(max(1, len(self)), _ROWS)
+        return torch.cat(in_parts(squares, parts, len(self), *directions.shape), dim=1)
 
     @abstractmethod
     def rows(self, chosen: Tensor | slice) -> "Inputs":
