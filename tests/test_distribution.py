@@ -48,7 +48,7 @@ def test_guard_sees_a_text_that_asks_for_another_package(text, another):
 def site(tmp_path: Path) -> Path:
     """A folder of installed packages that holds ours."""
     (tmp_path / "bayesloss").mkdir()
-    for name in ("__init__.py", "__init__.pyi"):
+    for name in ("__init__.py", "__init__.pyi", "threads.py"):
         (tmp_path / "bayesloss" / name).write_bytes((PACKAGE / name).read_bytes())
     record(tmp_path, "bayesloss_companion-0.2.0", "bayesloss/__init__.py")
     return tmp_path
