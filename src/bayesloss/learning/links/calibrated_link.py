@@ -4,11 +4,11 @@ Round 0 is a calibrated logistic regression: its scores of rows that it was not 
 by :mod:`bayesloss.learning.data.folds`, and a calibrator's curve nu fitted to these. In every
 further round the weights know that curve: those of all rows and those without each fold maximise
 
-    sum_n w_n log p(y_n given nu(x_n)) - s beta . beta / (2 C),  x_n = beta . (z_n - mean z) + offset,
+    sum_n w_n log p(y_n given nu(x_n)) - s beta . beta / (2 C),
 
-with p the curve's mean probability. All scores are then brought back to their former size by a
-factor t, and the strength s of the penalty is divided by t^2, which is the same objective; and a
-new curve is fitted to the new held-out scores.
+with x_n = beta . (z_n - mean z) + offset and p the curve's mean probability. All scores are then
+brought back to their former size by a factor t, and the strength s of the penalty is divided by
+t^2, which is the same objective; and a new curve is fitted to the new held-out scores.
 
 The curve is an average over priors (:mod:`bayesloss.learning.evidence.mixtures`) and no E-step of
 any objective: so this is an *alternation*, not W&N's EM. What it watches is the lower bound on the
