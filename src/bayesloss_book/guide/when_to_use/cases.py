@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -182,7 +183,7 @@ def _copies(variant: str, seed: int) -> dict[str, Any]:
         X, y = X[groups], y[groups]
         if how == "jittered, in groups":
             X = X + 0.01 * rng.normal(size=X.shape)
-            if "groups" in LinkgisticClassifier.fit.__code__.co_varnames:  # not in the first wave
+            if "groups" in signature(LinkgisticClassifier.fit).parameters:  # not in the first wave
                 options["groups"] = groups
     model = LinkgisticClassifier(C=1 / times, random_state=0)
     warned = _heard(lambda: model.fit(X, y, **options))[1]
