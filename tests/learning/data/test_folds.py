@@ -12,6 +12,7 @@ from bayesloss.learning.data.folds import (
     ONE_BY_ONE,
     agreement,
     content_folds,
+    group_folds,
     no_folds,
 )
 from bayesloss.learning.data.inputs import equal_rows
@@ -30,7 +31,9 @@ def drawn(n, d=3, seed=0, levels=None):
 
 def folds_of(X, classes, p, weight=None, groups=None):
     weight = np.ones(len(X)) if weight is None else weight
-    return content_folds(equal_rows(X), classes, weight, p, groups)
+    if groups is not None:
+        return group_folds(groups, classes, weight)
+    return content_folds(equal_rows(X), classes, weight, p)
 
 
 @pytest.mark.parametrize("n", [150, 900])

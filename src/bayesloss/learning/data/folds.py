@@ -71,17 +71,11 @@ def content_folds(
     classes: Int[ndarray, " n"],
     weight: Float[ndarray, " n"],
     probabilities: Float[ndarray, "n K"],
-    groups: Int[ndarray, " n"] | None = None,
 ) -> Folds:
     """The folds of rows, from the probabilities of a logistic regression.
 
     Rows of one kind, numbered from 0, have equal inputs.
     """
-    if groups is not None:
-        fold = _deal_groups(classes, weight, groups)
-        n_folds = int(fold.max()) + 1
-        fold = _without_lonely(fold, classes, groups)
-        return Folds(np.arange(len(classes)), weight, fold, n_folds, groups=groups)
     merged, total = merge_duplicates(kinds, weight, classes)
     rho = agreement(kinds, classes, weight, probabilities)
     n_cases = np.maximum(1, np.rint(1 + (total - 1) * (1 - rho)))
@@ -140,6 +134,16 @@ def _order(
     own = probabilities[np.arange(len(classes)), classes]
     log_odds = np.log(np.maximum(own, tiny)) - np.log(np.maximum(1 - own, tiny))
     return np.lexsort((kinds, np.round(log_odds, _DIGITS), classes))
+
+
+def group_folds(
+    groups: Int[ndarray, " n"], classes: Int[ndarray, " n"], weight: Float[ndarray, " n"]
+) -> Folds:
+    """The folds of whole groups, numbered from 0."""
+    fold = _deal_groups(classes, weight, groups)
+    n_folds = int(fold.max()) + 1
+    fold = _without_lonely(fold, classes, groups)
+    return Folds(np.arange(len(classes)), weight, fold, n_folds, groups=groups)
 
 
 def _deal_groups(

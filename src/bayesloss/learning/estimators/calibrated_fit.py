@@ -8,29 +8,27 @@ one problem; more are one each, against the rest, with the same inputs and folds
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy.special import expit
 from torch import Tensor
 
 from bayesloss.arrays import Array
-from bayesloss.learning.data.folds import Folds, content_folds, no_folds
-from bayesloss.learning.data.inputs import DenseInputs
+from bayesloss.learning.data.folds import Folds, content_folds, group_folds, no_folds
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.estimators.linkgistic_fit import Problems
 from bayesloss.learning.estimators.penalty_path import warn_at_the_end
-from bayesloss.learning.links.calibrated_link import CalibratedLink, alternate
+from bayesloss.learning.links.calibrated_link import FINER, CalibratedLink, alternate
 from bayesloss.learning.links.em import FIXED_LINK
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
 from bayesloss.proper_losses import LogLoss
 from bayesloss.warnings import warn_caller
 
-_FINER = 0.1  # part of tol to which logistic regressions are fitted, as those without folds are
 _FAR = 2.0  # times the reach of the bulk of scores, beyond which rows have no part in a fit
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
@@ -68,18 +66,14 @@ class HeldOut:
 
 def hold_out(problems: Problems, tol: float) -> HeldOut:
     """The one assignment to folds of a fit, for any penalty."""
-    narrow, back = _narrowed(problems)
-    first, _ = fit_fixed_link(narrow.at(1.0), LogLoss(), _FINER * tol)
+    narrow, back = problems.narrowed()
+    first, _ = fit_fixed_link(narrow.at(1.0), LogLoss(), FINER * tol)
     near = ~_far_rows(first, problems.weight)
     if not near.all():
         _warn_of_far_rows(near)
         chosen = torch.from_numpy(near).to(problems.weight.device)
         return hold_out(problems.some(chosen), tol)
-    labels = problems.labels.cpu().numpy()
-    classes = labels[0].astype(np.int64)
-    if len(labels) > 1:
-        classes = labels.argmax(axis=0)
-    folds = _folds(narrow, problems.inputs.equal(), classes, first, tol)
+    folds = _folds(problems, first, tol)
     return HeldOut(_parts(narrow, folds), folds, first, back)
 
 
@@ -95,8 +89,8 @@ def fit_calibrated_links(
         best = int(np.nanargmin(losses))
         warn_at_the_end(Cs, best)
     data = held_out.problems.at(float(Cs[best]))
-    fit, data = fit_fixed_link(data, LogLoss(), _FINER * tol, held_out.first)
-    unsettled = [] if fit.settled(_FINER * tol) else [FIXED_LINK]
+    fit, data = fit_fixed_link(data, LogLoss(), FINER * tol, held_out.first)
+    unsettled = [] if fit.settled(FINER * tol) else [FIXED_LINK]
     alternations = []
     for k in range(len(data.labels)):
         problem = data.only([k])
@@ -131,7 +125,7 @@ def losses_of_folds(held_out: HeldOut, Cs: Array, *, tol: float) -> Array:
     fit = held_out.first
     losses = np.full(len(Cs), np.nan)
     for i, C in enumerate(Cs):
-        fit, data = fit_fixed_link(held_out.problems.at(C), LogLoss(), _FINER * tol, fit)
+        fit, data = fit_fixed_link(held_out.problems.at(C), LogLoss(), FINER * tol, fit)
         losses[i] = _calibrated_loss(data, fit, held_out.folds, tol)
         if i - np.nanargmin(losses) == _PATIENCE:
             break
@@ -147,41 +141,26 @@ def _calibrated_loss(data: LinearScores, fit: WeightFit, folds: Folds, tol: floa
     return total / len(data.labels)
 
 
-def _narrowed(problems: Problems) -> tuple[Problems, Callable[[Tensor], Tensor]]:
-    """The problems in as many columns as there are rows, and the way back for weights (any, d).
-
-    Where dense columns outnumber rows a rotation changes no score, and the rest of the columns is
-    zero after it.
-    """
-    inputs = problems.inputs
-    n, d = inputs.shape
-    if not (isinstance(inputs, DenseInputs) and d > n):
-        return problems, lambda rows: rows
-    Q, R = torch.linalg.qr(inputs.Z.T)
-    return replace(problems, inputs=DenseInputs(R.T.contiguous())), lambda rows: rows @ Q.T
-
-
-def _folds(
-    problems: Problems,
-    kinds: Int[ndarray, " n"],
-    classes: Int[ndarray, " n"],
-    fit: WeightFit,
-    tol: float,
-) -> Folds:
+def _folds(problems: Problems, fit: WeightFit, tol: float) -> Folds:
     """The folds of a fit; none where all columns together move a row's own loss by less than tol.
 
     The optimism of a fit is about one nat a column in all.
     """
+    labels = problems.labels.cpu().numpy()
+    classes = labels[0].astype(np.int64)
+    if len(labels) > 1:
+        classes = labels.argmax(axis=0)
     weight = problems.weight.cpu().numpy()
-    groups = None if problems.groups is None else problems.groups.cpu().numpy()
+    if problems.groups is not None:
+        return group_folds(problems.groups.cpu().numpy(), classes, weight)
     n, d = problems.inputs.shape
-    if groups is None and d < tol * n:
+    if d < tol * n:
         return no_folds(weight)
     chances = expit(fit.scores.T.cpu().numpy())
     if chances.shape[1] == 1:
         chances = np.concatenate([1 - chances, chances], axis=1)
     chances /= chances.sum(axis=1, keepdims=True)
-    return content_folds(kinds, classes, weight, chances, groups)
+    return content_folds(problems.inputs.equal(), classes, weight, chances)
 
 
 def _far_rows(fit: WeightFit, weight: Float[Tensor, " n"]) -> Bool[ndarray, " n"]:

@@ -8,7 +8,8 @@ is fitted again, with links that are constant beyond the period.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,18 @@ class Problems:
         """The problems with this penalty."""
         return LinearScores.of(self.inputs, self.labels, self.weight, C)
 
+    def narrowed(self) -> tuple["Problems", Callable[[Tensor], Tensor]]:
+        """In as many columns as there are rows, and the way back for weights (any, d).
+
+        Where dense columns outnumber rows a rotation changes no score, and the rest of the columns
+        is zero after it.
+        """
+        n, d = self.inputs.shape
+        if not (isinstance(self.inputs, DenseInputs) and d > n):
+            return self, lambda beta: beta
+        Q, R = torch.linalg.qr(self.inputs.Z.T)
+        return replace(self, inputs=DenseInputs(R.T)), lambda beta: beta @ Q.T
+
     def some(self, chosen: Tensor) -> "Problems":
         """The same problems of some of the rows, by number or mask."""
         groups = None if self.groups is None else self.groups[chosen]
@@ -106,9 +119,8 @@ def read_problems(
     if model.class_weight is not None:
         rows.weight = rows.weight * compute_sample_weight(model.class_weight, rows.y)
     rows.y = codes
-    if (
-        model.leave_one_out or model.link == "calibrated"
-    ):  # copies of a row have to agree in class and group
+    if model.leave_one_out or model.link == "calibrated":
+        # Copies of a row have to agree in class and group.
         keys = [codes] if rows.groups is None else [codes, rows.groups]
         kept, weight = merge_duplicates(rows.x.equal(), rows.weight, *keys)
         if len(kept) < len(codes) or weight.max() > 1:

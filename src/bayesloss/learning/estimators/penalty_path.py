@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from bayesloss.arrays import Array, Numbers
-from bayesloss.learning.data.inputs import DenseInputs
 from bayesloss.learning.estimators.linkgistic_fit import Problems, Settings
 from bayesloss.learning.links.em import fit_links
 from bayesloss.learning.links.link_model import LinkModel
@@ -49,10 +48,9 @@ def strengths(C: Numbers | Literal["auto"]) -> Array:
 
 def held_out_losses(problems: Problems, Cs: Array, joint: bool, settings: Settings) -> Array:
     """The mean held-out log loss at each C, NaN if not tried since two in a row were no better."""
-    inputs, labels, weight = problems.inputs, problems.labels, problems.weight
-    if inputs.shape[1] > len(inputs) and isinstance(inputs, DenseInputs):
-        # A rotation changes no score, and as many coordinates as data will do.
-        problems = replace(problems, inputs=DenseInputs(torch.linalg.qr(inputs.Z.T).R.T))
+    problems, _ = problems.narrowed()
+    labels = problems.labels
+    weight = problems.weight
     numbers = torch.arange(1, len(labels) + 1, device=labels.device)
     classes = (numbers[:, None] * labels).sum(0).cpu()
     fold = folds_of(classes, problems.groups, _FOLDS).to(weight.device)

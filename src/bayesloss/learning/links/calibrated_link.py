@@ -32,6 +32,7 @@ from torch import Tensor
 from bayesloss.arrays import Array
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.data.folds import Folds
+from bayesloss.learning.links.fitted_link import shaped
 from bayesloss.learning.links.tables import HermiteTable, moved
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import LogProbability, WeightFit, maximise_weights
@@ -40,7 +41,7 @@ HELD_OUT_FITS = "the logistic regressions without each fold"  # in the list of w
 ALTERNATION = "the alternation between link and weights"
 
 _A_DIFFERENCE = 0.5  # nats in all, below which no evidence tells one round from the next
-_FINER = 0.1  # part of tol to which weights are fitted: what is left undone is not held out
+FINER = 0.1  # part of tol to which weights are fitted: what is left undone is not held out
 _FIRST_STEPS = 1000  # L-BFGS iterations of a logistic regression without a fold,
 _STEPS = 50  # and of weights under a new curve, from those under the last one
 _SPARE = 2**23  # numbers that searches without folds may take together whatever the inputs' size
@@ -64,7 +65,7 @@ class FoldWeights:
     def __init__(self, data: LinearScores, fit: WeightFit, folds: Folds, tol: float) -> None:
         self._data = data
         self._fold = torch.from_numpy(folds.fold).to(data.centre.device)
-        self._tol = _FINER * tol
+        self._tol = FINER * tol
         self._signs = 2 * data.labels[0].to(data.weight.dtype) - 1
         n, d = data.inputs.shape
         affordable = max(_SPARE, data.inputs.stored // 8)
@@ -266,25 +267,25 @@ class CalibratedLink:
 
     def log_odds(self, x: ArrayLike) -> Array:
         """The log odds of :meth:`inverse_link`, exact also where those are large."""
-        return self.calibrator.log_odds(self._at(x)).reshape(np.shape(x))[()]
+        return shaped(self.calibrator.log_odds(self._at(x)), x)
 
     def source(self, x: ArrayLike) -> Array:
         """The posterior mean of nu at scores x of shape (n,)."""
-        return self.calibrator.mean_curve(self._at(x)).reshape(np.shape(x))[()]
+        return shaped(self.calibrator.mean_curve(self._at(x)), x)
 
     def inverse_link(self, x: ArrayLike) -> Array:
         """The posterior mean of the probability at scores x of shape (n,)."""
-        return self.calibrator.predict_proba(self._at(x))[:, 1].reshape(np.shape(x))[()]
+        return shaped(self.calibrator.predict_proba(self._at(x))[:, 1], x)
 
     def inverse_link_band(self, x: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper end of the interval of the probability, as the calibrator has it."""
         low, high = self.calibrator.predict_interval(self._at(x), level)
-        return low.reshape(np.shape(x))[()], high.reshape(np.shape(x))[()]
+        return shaped(low, x), shaped(high, x)
 
     def source_band(self, x: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """The same for nu(x)."""
         low, high = self.calibrator.log_odds_interval(self._at(x), level)
-        return low.reshape(np.shape(x))[()], high.reshape(np.shape(x))[()]
+        return shaped(low, x), shaped(high, x)
 
     def _at(self, x: ArrayLike) -> Array:
         return np.atleast_1d(np.asarray(x, dtype=np.float64)) / self.slope + self.offset

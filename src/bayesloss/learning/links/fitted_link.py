@@ -94,11 +94,11 @@ class FittedLink:
 
     def source(self, x: ArrayLike) -> Array:
         """The posterior mean of nu at scores x of shape (n,), in closed form."""
-        return _shaped(self.posterior.mean(self.within(x)).numpy(), x)
+        return shaped(self.posterior.mean(self.within(x)).numpy(), x)
 
     def inverse_link(self, x: ArrayLike) -> Array:
         """The posterior mean of the probability u(nu(x)) at scores x of shape (n,)."""
-        return _shaped(self._probabilities(x, self.draws).mean(axis=0), x)
+        return shaped(self._probabilities(x, self.draws).mean(axis=0), x)
 
     def source_band(self, x: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper end of the central posterior interval of nu(x), by quantiles of draws."""
@@ -151,11 +151,12 @@ def _points(x: ArrayLike) -> Tensor:
     return as_points(scores[None] if scores.ndim == 0 else scores, "scores")
 
 
-def _shaped(values: Array, x: ArrayLike) -> Array:
+def shaped(values: Array, x: ArrayLike) -> Array:
+    """Values in the shape of x, a number for a number."""
     return values.reshape(np.shape(x))[()]
 
 
 def _central(values: Array, level: float, x: ArrayLike) -> tuple[Array, Array]:
     check_level(level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return _shaped(low, x), _shaped(high, x)
+    return shaped(low, x), shaped(high, x)
