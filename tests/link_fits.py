@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from scipy.special import expit
 
-from bayesloss import LinkgisticClassifier
+from bayesloss import LinkgisticClassifier, PaperLink
 
 
 def kinked(n, seed=0, d=4):
@@ -17,9 +17,10 @@ def kinked(n, seed=0, d=4):
     return X, (generator.random(n) < expit(odds)).astype(int), odds
 
 
-def fit(X, y, prior="isgp", **options):
-    options = {"n_basis": 32, "C": 1e3, "random_state": 0, **options}
-    return LinkgisticClassifier(prior=prior, **options).fit(X, y)
+def fit(X, y, prior="isgp", *, C=1e3, tol=1e-4, max_iter=30, **link):
+    """A fit by the paper's EM, with the prior chosen by the evidence unless its a is given."""
+    link = PaperLink(prior=prior, **{"n_basis": 32, "a": None, "n_samples": None, **link})
+    return LinkgisticClassifier(link=link, C=C, tol=tol, max_iter=max_iter).fit(X, y)
 
 
 @cache

@@ -345,7 +345,7 @@ for found in pkgutil.walk_packages(bayesloss.__path__, "bayesloss."):
     importlib.import_module(found.name)
 print(*(getattr(bayesloss, name).__name__ for name in bayesloss.__all__))
 X, y = [[float(i)] for i in range(20)], [i %% 3 > 0 for i in range(20)]
-bayesloss.LinkgisticClassifier(a=2.0, max_iter=1).fit(X, y)
+bayesloss.LinkgisticClassifier(max_iter=1).fit(X, y)
 print(*asked & {"dask", "matplotlib"})
 """
 

@@ -20,6 +20,7 @@ from .learning.estimators.displays import MonotoneDisplay as MonotoneDisplay
 from .learning.estimators.displays import ReliabilityDisplay as ReliabilityDisplay
 from .learning.estimators.linkgistic import LinkgisticClassifier as LinkgisticClassifier
 from .learning.estimators.monotone import ISGPRegressor as ISGPRegressor
+from .learning.estimators.paper_link import PaperLink as PaperLink
 from .learning.evidence.evidence import EvidenceMaximum as EvidenceMaximum
 from .learning.evidence.evidence import maximise_evidence as maximise_evidence
 from .learning.evidence.importance import WeightedDraws as WeightedDraws

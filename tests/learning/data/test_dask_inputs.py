@@ -81,7 +81,7 @@ def test_a_fit_is_that_of_the_data_in_memory(classes):
 @pytest.mark.filterwarnings("ignore:the best penalty of those tried")  # of two: not the question
 def test_the_penalty_is_that_of_the_data_in_memory():
     X, y = drawn(n=150)
-    how = {"C": [0.1, 1.0], "max_iter": 1, "tol": 1e-8, "a": 2.0}
+    how = {"C": [0.1, 1.0], "max_iter": 1, "tol": 1e-8}
     one = LinkgisticClassifier(**how).fit(X, y)
     many = LinkgisticClassifier(**how).fit(da.from_array(X, chunks=40), y)
     np.testing.assert_allclose(many.scores_, one.scores_, atol=1e-8)
@@ -93,8 +93,8 @@ def test_a_data_frame_stays_where_it_is():
     X, y = drawn(n=120)
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcde")), npartitions=3)
     labels = dd.from_pandas(pd.Series(y), npartitions=3)
-    many = LinkgisticClassifier(a=2.0, max_iter=1, tol=1e-8).fit(frame, labels)
-    one = LinkgisticClassifier(a=2.0, max_iter=1, tol=1e-8).fit(X, y)
+    many = LinkgisticClassifier(max_iter=1, tol=1e-8).fit(frame, labels)
+    one = LinkgisticClassifier(max_iter=1, tol=1e-8).fit(X, y)
     assert many.feature_names_in_.tolist() == list("abcde")
     np.testing.assert_allclose(many.coef_, one.coef_, rtol=1e-6)
     np.testing.assert_allclose(many.predict_proba(frame).compute(), one.predict_proba(X), rtol=1e-6)

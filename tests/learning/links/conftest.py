@@ -1,11 +1,9 @@
-"""Labels of three classes, and the prior of their sources."""
+"""Labels of three classes."""
 
 import numpy as np
 import pytest
 import torch
 
-from bayesloss import TrigonometricKernel
-from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.weights.linear_scores import LinearScores
 
 K = 3
@@ -22,16 +20,6 @@ def problem(n=300, d=4, C=2.0, seed=0, bend=1.0):
     return LinearScores.of(*(torch.from_numpy(a) for a in (z, labels, weight)), C), classes
 
 
-def made_prior(reach, variance=0.3):
-    kernel = TrigonometricKernel(a=2.0, c=0.5 / reach, n_basis=8).scaled(variance)
-    return CentredISGP(kernel, tau=0.3)
-
-
 @pytest.fixture
 def classes_of():
     return problem
-
-
-@pytest.fixture
-def prior_of():
-    return made_prior

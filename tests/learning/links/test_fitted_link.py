@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss import GP, ISGPRegressor, LinkgisticClassifier, TrigonometricKernel
+from bayesloss import GP, ISGPRegressor, LinkgisticClassifier, PaperLink, TrigonometricKernel
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.fitted_link import FittedLink, mean_slope
@@ -25,27 +25,23 @@ def slopes(link, x, step=1e-4):
     return (link.source(x + step) - link.source(x - step)) / (2 * step)
 
 
-OPTIONS = [
-    {},
-    {"a": 1.2, "leave_one_out": False, "n_samples": 64, "random_state": 0},
-    {"prior": "gp"},
-]
+LINKS = [PaperLink(a=None, n_samples=None), PaperLink(), PaperLink(prior="gp", a=None)]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_the_mean_slope_is_one(options):
+@pytest.mark.parametrize("link", LINKS, ids=repr)
+def test_the_mean_slope_is_one(link):
     X, y = problem(bend=3.0)
     weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
-    model = LinkgisticClassifier(**options).fit(X, y, weight)
+    model = LinkgisticClassifier(link=link).fit(X, y, weight)
     found = np.average(slopes(model.link_, model.scores(X)), weights=weight)
     assert found == pytest.approx(1, abs=1e-5)
     assert abs(model.link_.slope - 1) > 0.01  # or there was nothing to do
 
 
-@pytest.mark.parametrize("multi_class", ["joint", "ovr"])
-def test_for_every_class(multi_class):
+@pytest.mark.parametrize("options", [{"multi_class": "joint"}, {"link": LINKS[0]}])
+def test_for_every_class(options):
     X, y = load_iris(return_X_y=True)
-    model = LinkgisticClassifier(multi_class=multi_class).fit(X, y)
+    model = LinkgisticClassifier(**options).fit(X, y)
     for link, x in zip(model.links_, model.scores(X).T, strict=True):
         assert slopes(link, x).mean() == pytest.approx(1, abs=1e-5)
 
@@ -64,14 +60,14 @@ def test_rows_where_the_link_is_held_do_not_rise():
     X, y = problem(bend=3.0)
     X[0] = 1e4
     with pytest.warns(UserWarning, match="far out"):
-        model = LinkgisticClassifier().fit(X, y)
+        model = LinkgisticClassifier(link=LINKS[0]).fit(X, y)
     assert slopes(model.link_, model.scores(X)[1:]).sum() / len(X) == pytest.approx(1, abs=1e-3)
 
 
 def test_all_functions_share_the_scale():
     """Of a link with the slope forced to 1, at the scores that its posterior takes."""
     X, y = problem(500, bend=3.0)
-    link = LinkgisticClassifier().fit(X, y).link_
+    link = LinkgisticClassifier(link=PaperLink()).fit(X, y).link_
     ends = {name: getattr(link, name) / link.slope for name in ("low", "high", "end")}
     same = replace(link, slope=1.0, **ends)
     x = np.linspace(link.low, link.high, 7)
@@ -94,7 +90,8 @@ def test_a_link_that_falls_keeps_its_scale():
 @pytest.mark.filterwarnings("ignore:not converged")
 def test_what_is_shown_of_a_fit_is_its_numbers_and_no_arrays():
     X, y = problem(n=100)
-    link = LinkgisticClassifier(a=1.3, n_basis=16, max_iter=1).fit(X, y).link_
+    link = PaperLink(a=1.3, n_basis=16)
+    link = LinkgisticClassifier(link=link, max_iter=1).fit(X, y).link_
     model = ISGPRegressor(n_basis=8, average_hyperparameters=False).fit(np.exp(X[:, :1]), X[:, 0])
     for fit in (link, link.posterior, model.range_map_, model.posterior_):
         shown = repr(fit)

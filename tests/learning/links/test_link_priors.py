@@ -4,6 +4,7 @@ import pytest
 import torch
 from scipy.stats import ncx2
 
+from bayesloss.learning.links.joint_link import joint_priors
 from bayesloss.learning.links.link_priors import LinkPriors
 from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP
 
@@ -69,7 +70,7 @@ def test_a_gp_has_the_mean_square_of_the_scores():
 
 
 def test_sources_of_a_joint_model_share_their_period():
-    family = FREE.joint_family(3.0)
+    family = joint_priors(3.0)
     assert {1 / float(prior.kernel.c) for prior in family} == {6.0}
     assert len(family) == 3
 
@@ -81,7 +82,7 @@ def test_the_slope_of_a_path_is_known_beforehand(joint, least, most):
     Of the stiffest member f is nearly its level w_0 ~ N(m, tau^2) with m^2 + tau^2 = 0.98, and the
     mean slope its square: quantiles of a scaled noncentral chi-square.
     """
-    prior = (FREE.joint_family(3.0) if joint else FREE.family(FREE.first(SCORES, WEIGHT)))[-1]
+    prior = (joint_priors(3.0) if joint else FREE.family(FREE.first(SCORES, WEIGHT)))[-1]
     tau = 0.1 if joint else 0.5
     expected = ncx2(1, (0.98 - tau**2) / tau**2, scale=tau**2).ppf([0.025, 0.975])
     assert expected == pytest.approx([least, most], rel=0.2, abs=0.05)

@@ -2,16 +2,20 @@
 
 import torch
 
+from bayesloss import TrigonometricKernel
 from bayesloss.learning.links.softmax_joint import SoftmaxJoint
+from bayesloss.learning.sources.priors import CentredISGP
 
 K = 3
 
 
-def test_density_is_that_of_the_model(classes_of, prior_of):
+def test_density_is_that_of_the_model(classes_of):
     data, _ = classes_of(n=80)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn((K, 80), dtype=torch.float64, generator=generator)
-    prior, level = prior_of(4.0), torch.tensor([0.5, -0.2, 0.1], dtype=torch.float64)
+    kernel = TrigonometricKernel(a=2.0, c=0.125, n_basis=8).scaled(0.3)
+    prior = CentredISGP(kernel, tau=0.3)
+    level = torch.tensor([0.5, -0.2, 0.1], dtype=torch.float64)
     features = [prior.features(row) for row in x]
     found = SoftmaxJoint.of(prior, level, features, data.labels, data.weight)
     noise = torch.randn(3 * 10, dtype=torch.float64, generator=generator)

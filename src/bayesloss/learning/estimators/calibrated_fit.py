@@ -1,53 +1,49 @@
-"""The fit of linkgistic regression with our link: folds, penalties and a loop over the classes.
+"""The fit of linkgistic regression with our link: folds, penalties, and one model or several.
 
-One assignment to folds serves a whole fit, and is made before the penalty is known, from a logistic
-regression with C = 1. Of several values of C that one is taken under whose logistic regressions the
-held-out labels have the least log loss, by a curve fitted to all held-out scores. Two classes are
-one problem; more are one each, against the rest, with the same inputs and folds
-(:mod:`bayesloss.learning.links.calibrated_link`).
+One assignment to folds serves a whole fit, and is made before the penalty is known, from logistic
+regressions with C = 1. Two classes are one problem. More are one problem each, against the rest, or
+one joint model of all (:mod:`bayesloss.learning.links.joint_link`). Of these, and of several values
+of C, those are taken under which held-out labels have the least log loss in round 0, by curves
+fitted to all held-out scores: smooth functions of one variable can hardly overfit.
 """
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy import ndarray
-from scipy.special import expit
+from scipy.special import expit, log_expit
 from torch import Tensor
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, Numbers
 from bayesloss.learning.data.folds import Folds, content_folds, group_folds, no_folds
 from bayesloss.learning.data.range_map import robust_reach
-from bayesloss.learning.estimators.linkgistic_fit import Problems
-from bayesloss.learning.estimators.penalty_path import warn_at_the_end
-from bayesloss.learning.links.calibrated_link import FINER, CalibratedLink, alternate
-from bayesloss.learning.links.em import FIXED_LINK
+from bayesloss.learning.estimators.linkgistic_fit import (
+    FIXED_LINK,
+    LinkgisticFit,
+    side_by_side,
+    warn_if_separable,
+)
+from bayesloss.learning.estimators.problems import Problems
+from bayesloss.learning.links.alternation import Alternation, Limits, alternate, mean_loss
+from bayesloss.learning.links.calibrated_link import CalibratedLink, CalibratorFits
+from bayesloss.learning.links.joint_link import SourceFits
+from bayesloss.learning.weights.fold_weights import FINER, FoldWeights
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.multinomial import fit_softmax
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
 from bayesloss.proper_losses import LogLoss
 from bayesloss.warnings import warn_caller
 
+MultiClass = Literal["auto", "joint", "ovr"]
+
 _FAR = 2.0  # times the reach of the bulk of scores, beyond which rows have no part in a fit
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
-
-
-@dataclass(frozen=True)
-class CalibratedFit:
-    """The fits of K problems: weights, the centre of the inputs, links and histories.
-
-    ``losses`` are held out, in nats a case, one for each C that was to be tried; NaN where only one
-    was given, or it was not tried. ``log_evidences`` are NaN where a problem had fewer rounds.
-    """
-
-    C: float
-    losses: Float[ndarray, " Cs"]
-    beta: Float[Tensor, "K d"]
-    centre: Float[Tensor, " d"]
-    links: list[CalibratedLink]
-    log_evidences: Float[ndarray, "rounds K"]
-    unsettled: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -64,6 +60,131 @@ class HeldOut:
     back: Callable[[Tensor], Tensor]
 
 
+class Model(ABC):
+    """How the classes make up problems."""
+
+    joint: bool
+
+    @abstractmethod
+    def regression(
+        self, data: LinearScores, tol: float, start: WeightFit
+    ) -> tuple[WeightFit, LinearScores]:
+        """The regression with the fixed link, and the data in the coordinates that suited it."""
+
+    @abstractmethod
+    def weights(
+        self, data: LinearScores, fit: WeightFit, folds: Folds, tol: float
+    ) -> list[FoldWeights]:
+        """Those of all problems, from the regression."""
+
+    @abstractmethod
+    def alternations(
+        self, data: LinearScores, weights: list[FoldWeights], folds: Folds, limits: Limits
+    ) -> list[Alternation]:
+        """Those of all problems; the weights move."""
+
+    @abstractmethod
+    def log_odds(self, alternations: Sequence[Alternation]) -> Float[ndarray, "K n"]:
+        """The log odds of two classes, or logits of more, of held-out rows in the best rounds."""
+
+    @abstractmethod
+    def beta(self, alternations: Sequence[Alternation]) -> Float[Tensor, "K d"]:
+        """The weights of the best rounds, whose scores the links take."""
+
+    @abstractmethod
+    def links(self, alternations: Sequence[Alternation], weight: Tensor) -> list[Any]:
+        """The link of each row of weights."""
+
+
+class OneVsRest(Model):
+    """A problem for each class against the rest, or one for two classes."""
+
+    joint = False
+
+    def regression(
+        self, data: LinearScores, tol: float, start: WeightFit
+    ) -> tuple[WeightFit, LinearScores]:
+        """Logistic regressions."""
+        return fit_fixed_link(data, LogLoss(), tol, start)
+
+    def weights(
+        self, data: LinearScores, fit: WeightFit, folds: Folds, tol: float
+    ) -> list[FoldWeights]:
+        """Those of each class, or of two together."""
+        classes = range(len(data.labels))
+        return [FoldWeights(data.only([k]), fit.only(k), folds, tol) for k in classes]
+
+    def alternations(
+        self, data: LinearScores, weights: list[FoldWeights], folds: Folds, limits: Limits
+    ) -> list[Alternation]:
+        """One for each class, or one for two."""
+        return [
+            alternate(moving, CalibratorFits(data.only([k]), folds), limits)
+            for k, moving in enumerate(weights)
+        ]
+
+    def log_odds(self, alternations: Sequence[Alternation]) -> Float[ndarray, "K n"]:
+        """Log odds, or the logarithms of the probabilities against the rest."""
+        values = np.concatenate([one.best.fit.values for one in alternations])
+        return values if len(values) == 1 else log_expit(values)
+
+    def beta(self, alternations: Sequence[Alternation]) -> Float[Tensor, "K d"]:
+        """As they are."""
+        return torch.cat([one.best.beta for one in alternations])
+
+    def links(self, alternations: Sequence[Alternation], weight: Tensor) -> list[Any]:
+        """The calibrators' curves."""
+        return [CalibratedLink(one.best, weight) for one in alternations]
+
+
+class Joint(Model):
+    """One problem of all classes."""
+
+    joint = True
+
+    def regression(
+        self, data: LinearScores, tol: float, start: WeightFit
+    ) -> tuple[WeightFit, LinearScores]:
+        """A multinomial regression."""
+        return fit_softmax(data, tol, start)
+
+    def weights(
+        self, data: LinearScores, fit: WeightFit, folds: Folds, tol: float
+    ) -> list[FoldWeights]:
+        """Those of all classes."""
+        return [FoldWeights(data, fit, folds, tol)]
+
+    def alternations(
+        self, data: LinearScores, weights: list[FoldWeights], folds: Folds, limits: Limits
+    ) -> list[Alternation]:
+        """One."""
+        (moving,) = weights
+        return [alternate(moving, SourceFits(data, moving.level), limits)]
+
+    def log_odds(self, alternations: Sequence[Alternation]) -> Float[ndarray, "K n"]:
+        """The sources' values."""
+        return alternations[0].best.fit.values
+
+    def beta(self, alternations: Sequence[Alternation]) -> Float[Tensor, "K d"]:
+        """At the common scale."""
+        best = alternations[0].best
+        return best.fit.model.scale * best.beta
+
+    def links(self, alternations: Sequence[Alternation], weight: Tensor) -> list[Any]:
+        """The sources."""
+        best = alternations[0].best
+        return [best.fit.model.link(k, best, weight) for k in range(len(best.beta))]
+
+
+def strengths(C: Numbers | Literal["auto"]) -> Array:
+    """The values of C to choose from, ascending, or the one that is given."""
+    values = np.geomspace(1e-4, 1e4, 10) if isinstance(C, str) else np.sort(np.atleast_1d(C))
+    values = values.astype(np.float64)
+    if values.ndim != 1 or len(values) == 0 or not (values > 0).all():
+        raise ValueError(f"expected positive values of C, got C={C!r}")
+    return values
+
+
 def hold_out(problems: Problems, tol: float) -> HeldOut:
     """The one assignment to folds of a fit, for any penalty."""
     narrow, back = problems.narrowed()
@@ -77,68 +198,111 @@ def hold_out(problems: Problems, tol: float) -> HeldOut:
     return HeldOut(_parts(narrow, folds), folds, first, back)
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A model at one penalty: its regression of all rows, and the weights without each fold."""
+
+    model: Model
+    C: float
+    data: LinearScores
+    weights: list[FoldWeights]
+    settled: bool
+
+
+@dataclass(frozen=True)
+class Path:
+    """The held-out losses of a model at each penalty, in nats a case, and the best candidate.
+
+    Losses are NaN where two weaker penalties in a row before were no better.
+    """
+
+    losses: tuple[float, ...]
+    best: Candidate
+
+
 def fit_calibrated_links(
-    problems: Problems, Cs: Array, *, tol: float, max_iter: int
-) -> CalibratedFit:
-    """Weights and links of all problems, at the best of several penalties in ascending order."""
-    held_out = hold_out(problems, tol)
-    losses = np.array([np.nan])
-    best = 0
-    if len(Cs) > 1:
-        losses = losses_of_folds(held_out, Cs, tol=tol)
-        best = int(np.nanargmin(losses))
-        warn_at_the_end(Cs, best)
-    data = held_out.problems.at(float(Cs[best]))
-    fit, data = fit_fixed_link(data, LogLoss(), FINER * tol, held_out.first)
-    unsettled = [] if fit.settled(FINER * tol) else [FIXED_LINK]
-    alternations = []
-    for k in range(len(data.labels)):
-        problem = data.only([k])
-        one = alternate(problem, _only(fit, k), held_out.folds, tol=tol, max_iter=max_iter)
-        alternations.append(one)
-        unsettled += [f"{what}, of problem {k}" for what in one.unsettled]
-    beta = torch.stack([one.best.beta for one in alternations])
-    return CalibratedFit(
-        C=float(Cs[best]),
-        losses=losses,
-        beta=held_out.back(beta),
-        centre=held_out.back(data.centre[None])[0],
-        links=[CalibratedLink(one.best, data.weight) for one in alternations],
-        log_evidences=_side_by_side([one.log_evidences for one in alternations]),
-        unsettled=tuple(unsettled),
+    problems: Problems, Cs: Array, multi_class: MultiClass, limits: Limits
+) -> LinkgisticFit:
+    """Weights and links, by the best of several models and penalties, these in ascending order."""
+    held_out = hold_out(problems, limits.tol)
+    models: list[Model] = []
+    if len(problems.labels) == 1 or multi_class != "joint":
+        models.append(OneVsRest())
+    if len(problems.labels) > 1 and multi_class != "ovr":
+        models.append(Joint())
+    if len(models) == len(Cs) == 1:
+        only = _candidate(models[0], held_out, float(Cs[0]), limits.tol)
+        return _fit(only, held_out, (math.nan,), limits)
+    paths = [_path(model, held_out, Cs, limits.tol) for model in models]
+    path = min(paths, key=lambda path: np.nanmin(path.losses))
+    warn_at_the_end(Cs, path.best.C)
+    return _fit(path.best, held_out, path.losses, limits)
+
+
+def _path(model: Model, held_out: HeldOut, Cs: Array, tol: float) -> Path:
+    """From the strongest penalty to the weakest that is worth trying, in round 0."""
+    losses = np.full(len(Cs), np.nan)
+    best = None
+    for i, C in enumerate(Cs):
+        candidate = _candidate(model, held_out, float(C), tol)
+        round_0 = Limits(tol=tol, max_iter=0)
+        alternations = model.alternations(
+            candidate.data, candidate.weights, held_out.folds, round_0
+        )
+        losses[i] = mean_loss(model.log_odds(alternations), candidate.data)
+        if best is None or losses[i] == np.nanmin(losses):
+            best = candidate
+        if i - np.nanargmin(losses) == _PATIENCE:
+            break
+    assert best is not None  # there is a penalty
+    return Path(losses=tuple(losses), best=best)
+
+
+def _candidate(model: Model, held_out: HeldOut, C: float, tol: float) -> Candidate:
+    fit, data = model.regression(held_out.problems.at(C), FINER * tol, held_out.first)
+    return Candidate(
+        model=model,
+        C=C,
+        data=data,
+        weights=model.weights(data, fit, held_out.folds, tol),
+        settled=fit.settled(FINER * tol),
     )
 
 
-def _side_by_side(columns: Sequence[tuple[float, ...]]) -> Float[ndarray, "rounds K"]:
-    """Columns of several lengths as a table that ends in NaN."""
-    table = np.full((max(map(len, columns)), len(columns)), np.nan)
-    for k, values in enumerate(columns):
-        table[: len(values), k] = values
-    return table
+def _fit(
+    candidate: Candidate, held_out: HeldOut, losses: tuple[float, ...], limits: Limits
+) -> LinkgisticFit:
+    """All rounds of a candidate."""
+    model = candidate.model
+    data = candidate.data
+    alternations = model.alternations(data, candidate.weights, held_out.folds, limits)
+    unsettled = [] if candidate.settled else [FIXED_LINK]
+    for k, one in enumerate(alternations):
+        unsettled += [f"{what}, of problem {k}" for what in one.unsettled]
+    beta = model.beta(alternations)
+    warn_if_separable(data, data.scores(beta), limits.tol)
+    return LinkgisticFit(
+        joint=model.joint,
+        C=candidate.C,
+        beta=held_out.back(beta),
+        centre=held_out.back(data.centre[None])[0],
+        links=model.links(alternations, data.weight),
+        history={"log_evidence": side_by_side([one.log_evidences for one in alternations])},
+        unsettled=tuple(unsettled),
+        held_out_loss=mean_loss(model.log_odds(alternations), data),
+        losses=losses,
+    )
 
 
-def losses_of_folds(held_out: HeldOut, Cs: Array, *, tol: float) -> Array:
-    """The held-out log loss at each C, in nats a case, averaged over the problems.
-
-    From the strongest penalty to the weakest; NaN where two in a row before were no better.
-    """
-    fit = held_out.first
-    losses = np.full(len(Cs), np.nan)
-    for i, C in enumerate(Cs):
-        fit, data = fit_fixed_link(held_out.problems.at(C), LogLoss(), FINER * tol, fit)
-        losses[i] = _calibrated_loss(data, fit, held_out.folds, tol)
-        if i - np.nanargmin(losses) == _PATIENCE:
-            break
-    return losses
-
-
-def _calibrated_loss(data: LinearScores, fit: WeightFit, folds: Folds, tol: float) -> float:
-    """The mean log loss of held-out scores under curves that are fitted to all of them."""
-    total = 0.0
-    for k in range(len(data.labels)):
-        one = alternate(data.only([k]), _only(fit, k), folds, tol=tol, max_iter=0)
-        total += one.best.held_out_loss
-    return total / len(data.labels)
+def warn_at_the_end(Cs: Array, best: float) -> None:
+    """Warn if the best of several penalties is the first or the last of those tried."""
+    if len(Cs) == 1 or Cs[0] < best < Cs[-1]:
+        return
+    which = "strongest" if best == Cs[0] else "weakest"
+    warn_caller(
+        f"the best penalty of those tried, C={best:.3g}, is the {which}: there may be better "
+        "ones beyond; give others as a list, C=[...]"
+    )
 
 
 def _folds(problems: Problems, fit: WeightFit, tol: float) -> Folds:
@@ -190,9 +354,3 @@ def _parts(problems: Problems, folds: Folds) -> Problems:
         inputs = inputs.rows(rows)
     weight = torch.from_numpy(folds.weight).to(problems.weight.device)
     return Problems(inputs, problems.labels[:, rows], weight, None)
-
-
-def _only(fit: WeightFit, k: int) -> WeightFit:
-    """One problem's part of a fit of several."""
-    rows = {name: value[k : k + 1] for name, value in vars(fit).items() if name != "n_iter"}
-    return WeightFit(**rows, n_iter=fit.n_iter)

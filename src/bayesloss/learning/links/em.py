@@ -1,286 +1,251 @@
-"""EM for weights and links together (W&N section 4.2).
+"""EM for the weights and the link of one problem (W&N section 4.2).
 
 E-step: given the weights, hence the scores x = beta . z, the Laplace posterior of nu. The data are
 spread on a grid, so that the cost does not grow with their number. M-step: given the posterior,
 raise the penalised expected log likelihood in beta. With an exact posterior every round would raise
 the marginal likelihood of beta; with Laplace's a round may lower it.
-
-Beyond the paper, links may be fitted to scores under weights without each case (``leave_one_out``);
-then weights go by ``damped_steps`` to a fixed point. With few cases per column that can be worse
-than the start, so EM returns to the best round once the held-out evidence stays clearly below it;
-and where f and -f are one model, the nearest Gaussian serves in place of Laplace's.
 """
 
-import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesloss.learning.inference.laplace import Posterior
-from bayesloss.learning.inference.likelihoods import Observations
+from bayesloss.learning.inference.laplace import Posterior, approximate, ordered_root
+from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.links.damped_steps import BestRound, DampedSteps, FullSteps, some_rows
-from bayesloss.learning.links.link_model import Link, LinkModel
-from bayesloss.learning.links.tables import HermiteTable, moved
-from bayesloss.learning.sources.priors import grid_size
-from bayesloss.learning.weights.leave_one_out import Influence, LeaveOneOut
-from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts
-from bayesloss.learning.weights.weight_search import (
-    LogProbability,
-    WeightFit,
-    fit_fixed_link,
-    maximise_weights,
+from bayesloss.learning.inference.newton import choose_prior, find_mode
+from bayesloss.learning.links.tables import (
+    HermiteTable,
+    enough_nodes,
+    expected_log_probabilities,
+    moved,
+    table_nodes,
 )
+from bayesloss.learning.sources.priors import SourcePrior, grid_size
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.learning.weights.linear_scores import LinearScores, by_parts
+from bayesloss.learning.weights.weight_search import LogProbability, WeightFit, maximise_weights
 
-FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
-
-# Log odds of the size 4 that move by a part m of it change a loss by at most (4 m)^2 / 8, which is
-# half of tol at this many square roots of tol.
-_MOVED = 0.5
-_PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nats below the best,
-_STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence,
-_FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many rows err by more
-
-_Round = tuple[Link, Tensor, Tensor, Tensor]  # a problem's link, weights, scores and seen scores
+_NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
+_WEIGHT_STEPS = 10  # of an M-step: few, as the posterior moves meanwhile
+_COARSE = 128  # nodes of the grid on which priors are compared: enough
+_BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
+_ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
 
 
-class EM(Protocol):
-    """Links and weights in turns, for any model that says how each is fitted."""
+@dataclass(frozen=True)
+class LinkModel:
+    """The priors of a link, and the draws that represent its posterior.
 
-    def e_step(self, number: int) -> None:
-        """Fit links given the weights, in a round by its number."""
+    Attributes
+    ----------
+    likelihood : Bernoulli
+    prior : SourcePrior
+        Where EM begins.
+    family : sequence of SourcePrior
+        The priors from which Laplace's evidence chooses, the stiffest last; or the prior alone.
+    noise : Tensor of shape (S, M + 1)
+        Standard normal.
+    ordered : bool
+        Whether the first columns of the noise move the link most.
+    constant_ends : bool
+        Whether the link is constant beyond the kernel's period.
+    """
 
-    def settled(self) -> bool:
-        """Whether rounds have come to an end."""
+    likelihood: Bernoulli
+    prior: SourcePrior[TrigonometricKernel]
+    family: Sequence[SourcePrior[TrigonometricKernel]]
+    noise: Float[Tensor, "S M1"] = field(repr=False)
+    ordered: bool = False
+    constant_ends: bool = False
 
-    def m_step(self, number: int) -> None:
-        """Fit weights given the links."""
-
-    def rounds(self, max_iter: int) -> Iterator[int]:
-        """Section 4.2: at most so many M-steps, each between two E-steps, after which it yields."""
-        for number in range(1, max_iter + 2):
-            self.e_step(number)  # q(nu | beta)
-            yield number
-            if self.settled() or number > max_iter:
-                return
-            self.m_step(number)  # beta
+    def draws(self, posterior: Posterior, low: float, high: float) -> Float[Tensor, "S M1"]:
+        """Draws of Gamma that represent a posterior, for scores from low to high."""
+        root = posterior.root
+        if self.ordered:
+            root = ordered_root(posterior, low, high)
+        return posterior.mode + self.noise @ root.T  # nu^(s) of section 4.2
 
 
 @dataclass(frozen=True)
 class LinkFit:
-    """The result of EM for K problems; the history has a tensor (K,) a round, NaN when settled."""
+    """The result of EM for one problem.
 
-    beta: Tensor
-    scores: Tensor
-    seen: Tensor  # the scores that links were fitted to
-    posteriors: list[Posterior]
-    draws: list[Tensor]
+    The history has the log evidence of each E-step, and of each M-step the expected log likelihood
+    before and after it and the relative change of the weights.
+    """
+
+    beta: Float[Tensor, " d"]
+    scores: Float[Tensor, " n"]
+    posterior: Posterior
+    draws: Float[Tensor, "S M1"] = field(repr=False)
     unsettled: tuple[str, ...]
-    history: dict[str, list[Tensor]] = field(repr=False)
+    history: dict[str, list[float]] = field(repr=False)
 
 
-def fit_links(
-    data: LinearScores,
-    model: LinkModel,
-    *,
-    tol: float,
-    max_iter: int,
-    leave_one_out: LeaveOneOut | None = None,
-    fixed: WeightFit | None = None,
-    progress: bool = False,
-) -> LinkFit:
-    """Fit the fixed link, unless its fit is given, then alternate between links and weights."""
-    if fixed is None:
-        fixed, data = fit_fixed_link(data, model.likelihood.loss, tol)  # section 4.2, by theorem 4
-    unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
-    em = LinkEM(data, model, fixed, tol, leave_one_out)
-    del fixed  # with its scores
-    with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
-        for _ in em.rounds(max_iter):
-            bar.update()
-            bar.set_postfix(unsettled=len(em.active))
-    return em.result(unsettled)
+class EM:
+    """Weights beta of shape (1, d), and the posterior of the link given their scores, in turns."""
 
-
-class LinkEM(EM):
-    """EM for K problems on the same inputs, until evidences change by less than tol nats a case."""
-
-    def __init__(
-        self,
-        data: LinearScores,
-        model: LinkModel,
-        fixed: WeightFit,
-        tol: float,
-        leave_one_out: LeaveOneOut | None = None,
-    ) -> None:
-        self.data, self.model, self.tol, self.leave_one_out = data, model, tol, leave_one_out
+    def __init__(self, data: LinearScores, model: LinkModel, fixed: WeightFit, tol: float) -> None:
+        """Begin at the fit with the fixed link (section 4.2, by theorem 4)."""
+        self.data = data
+        self.model = model
+        self.tol = tol
+        self.beta = fixed.beta.clone()
         # The scores are without the offset, with which nu_0 begins.
-        beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
-        steps = FullSteps if leave_one_out is None else DampedSteps
-        self.steps, self.slopes = steps(beta, scores, data.weight), dict[int, Slopes]()
-        if leave_one_out is not None:
-            loss = model.likelihood.loss
-            each = by_parts(lambda x: loss.log_probabilities(x)[1].unbind(), fixed.scores)
-            self.slopes = dict(enumerate(zip(*each, strict=True)))
-        starts = zip(scores.cpu(), fixed.offset.cpu(), strict=True)
-        self.links = [model.link(x, nu_0) for x, nu_0 in starts]
-        self.active = list(range(len(self.links)))
-        self.seen, self.influences = torch.empty_like(scores), dict[int, Influence]()
-        few = leave_one_out is not None and data.total < _FEW_A_COLUMN * beta.shape[1]
-        self.best = [BestRound[_Round](-_STRONG) for _ in self.links] if few else []
+        self.scores = fixed.scores - fixed.offset[:, None]
+        self.prior = model.prior
+        start = self.prior.start(self.scores[0].cpu())
+        self.Gamma = torch.cat([start[:-1], fixed.offset.cpu()])
+        self.modes: dict[int, Tensor] = {}  # of the priors that may still be chosen, by place
+        self.posterior: Posterior | None = None
+        self.low = math.nan  # the range of the scores that the link was fitted to
+        self.high = math.nan
+        self.objective = -math.inf  # the penalised log evidence, in nats a datum,
+        self.change = math.inf  # and by how much the last round changed it
         names = ("log_evidence", "expected_before", "expected", "change")
-        self.history: dict[str, list[Tensor]] = {name: [] for name in names}
+        self.history: dict[str, list[float]] = {name: [] for name in names}
+
+    def rounds(self, max_iter: int) -> Iterator[int]:
+        """At most so many M-steps, each between two E-steps, after which it yields."""
+        for number in range(1, max_iter + 2):
+            self.e_step(number)  # q(nu | beta)
+            yield number
+            if self.change < self.tol or number > max_iter:
+                return
+            self.m_step()  # beta
 
     def e_step(self, number: int) -> None:
-        """Links: the posterior q(nu | beta), with the prior chosen anew in rounds 1, 2, 4, ..."""
-        self._see_scores()
-        some, likelihood = {k: self.links[k] for k in self.active}, self.model.likelihood
-        penalties = self._measure(some)
-        if number & (number - 1) == 0:  # in rounds 1, 2, 4, 8, ...
-            coarse = {k: 128 for k, link in some.items() if len(link.rivals) > 1}  # nodes: enough
-            for k, observed in self._on_grids(coarse):
-                some[k].choose_prior(likelihood, observed)
+        """The posterior q(nu | beta), with the prior chosen anew in rounds 1, 2, 4, ..."""
+        x = self.scores[0]
+        edge = self.prior.kernel.edge
+        if self.model.constant_ends:
+            x = x.clamp(-edge, edge)
+        self.low = float(x.min())
+        self.high = float(x.max())
+        if self.high == self.low:  # of constant inputs one node would do
+            self.high = self.low + edge
+        if number & (number - 1) == 0:
+            self._choose_prior(x)
         n = self.data.total
-        sizes = {k: grid_size(each.prior, each.high - each.low, n) for k, each in some.items()}
-        for k, observed in self._on_grids(sizes):
-            joint = LogJoint(some[k].prior, likelihood, observed)  # eq. (12), given beta
-            some[k].fit(joint, penalties[k], n, by_nearest=bool(self.best))
-            if self.best:
-                self.best[k].look(some[k].posterior.log_evidence, partial(self._round, k))
-        evidences = [link.posterior.log_evidence for link in some.values()]
-        self._record("log_evidence", self.steps.beta.new_tensor(evidences))
-        # Held-out scores keep their size. Where they stand still, and the evidence with them, all
-        # that drifts is by how much their penalty counts.
-        still = (self.steps.moved < _MOVED * math.sqrt(self.tol)).tolist()
-        self.active = [
-            k
-            for k, link in some.items()
-            if link.gain >= self.tol
-            and not (link.drift < self.tol and still[k])
-            and not (self.best and self.best[k].n_worse >= _PATIENCE)
-        ]
+        size = grid_size(self.prior, self.high - self.low, n)
+        observed = self._on_grid(x, size)
+        joint = LogJoint(self.prior, self.model.likelihood, observed)  # eq. (12), given beta
+        mode = find_mode(joint, self.Gamma, max_iter=_NEWTON_STEPS)
+        self.Gamma = mode.Gamma
+        self.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
+        self.history["log_evidence"].append(self.posterior.log_evidence)
+        penalty = 0.5 * self.data.ridge * float(self.beta.square().sum())
+        objective = self.posterior.log_evidence / n - penalty
+        self.change = abs(objective - self.objective)
+        self.objective = objective
 
-    def settled(self) -> bool:
-        return not self.active
-
-    def m_step(self, number: int) -> None:
+    def m_step(self) -> None:
         """Weights: a few steps of L-BFGS up the expected log likelihood less the penalty."""
-        active, steps = self.active, self.steps
-        tables = [self.model.expectations(self.links[k]) for k in active]
-        tables = moved(tables, self.data.centre.device)
-        self.slopes.clear()  # the next ones are those where the M-step ends
-        data, before = self.data.only(active), steps.beta[active]
+        before = self.beta
         fit = maximise_weights(
-            data,
-            _expectation(tables, data.labels),
+            self.data,
+            _expectation(self._expectations(), self.data.labels[0]),
             before,
             torch.zeros_like(before[:, 0]),
             free_offset=False,
             tol=self.tol,
-            max_iter=10,  # few, as the posterior moves meanwhile
-            scores=some_rows(steps.scores, active),
-            strength=steps.strength[active],
+            max_iter=_WEIGHT_STEPS,
+            scores=self.scores,
         )
         size = before.norm(dim=1).clamp_min(torch.finfo(before.dtype).tiny)
-        self._record("expected_before", fit.start)
-        self._record("expected", fit.objective)
-        self._record("change", (fit.beta - before).norm(dim=1) / size)
-        if self.leave_one_out is not None:
-            for k, table, row in zip(active, tables, fit.scores, strict=True):
-                self.slopes[k] = by_parts(partial(_slopes, table), row)
-        factors = steps.take(active, fit, number)
-        for k, factor in zip(active, factors, strict=True):
-            for each in self.slopes.get(k, ()):
-                each.div_(factor)
+        self.history["expected_before"].append(float(fit.start))
+        self.history["expected"].append(float(fit.objective))
+        self.history["change"].append(float((fit.beta - before).norm(dim=1) / size))
+        self.beta = fit.beta
+        self.scores = fit.scores
 
-    def result(self, unsettled: Sequence[str] = ()) -> LinkFit:
-        """The last round, or the best; with the names of what had not settled."""
-        steps, unsettled = self.steps, list(unsettled)
-        if self.active:
-            gain = max(self.links[k].gain for k in self.active)
+    def draws(self) -> Float[Tensor, "S M1"]:
+        """Draws of Gamma that represent the posterior."""
+        assert self.posterior is not None  # after an E-step
+        return self.model.draws(self.posterior, self.low, self.high)
+
+    def result(self) -> LinkFit:
+        """The last round, with the names of what had not settled."""
+        assert self.posterior is not None  # after an E-step
+        unsettled = []
+        if self.change >= self.tol:
             unsettled.append(
-                f"EM (its last round still changed the evidence by {gain:.2g} a datum)"
+                f"EM (its last round still changed the evidence by {self.change:.2g} a datum)"
             )
-        lost = [k for k, link in enumerate(self.links) if not link.found]
-        for k, best in enumerate(self.best):
-            if best.n_worse and best.kept is not None:
-                self.links[k], steps.beta[k], steps.scores[k], self.seen[k] = best.kept
+        if not self.posterior.converged:
+            unsettled.append("the E-step")
         return LinkFit(
-            beta=steps.beta,
-            scores=steps.scores,
-            seen=self.seen,
-            posteriors=[link.posterior for link in self.links],
-            draws=[self.model.draws(link) for link in self.links],
-            unsettled=(*unsettled, *(f"the E-step of problem {k}" for k in lost)),
+            beta=self.beta[0],
+            scores=self.scores[0],
+            posterior=self.posterior,
+            draws=self.draws(),
+            unsettled=tuple(unsettled),
             history=self.history,
         )
 
-    def _see_scores(self) -> None:
-        found: dict[int, Influence] = {}
-        if self.leave_one_out is not None:
-            facts = torch.stack([self.steps.fit_strength, self.steps.fraction]).tolist()
-            found = self.leave_one_out.influences(self.slopes, self.influences, *facts)
-            self.influences |= found
-        for k in self.active:
-            seen = self.seen[k].copy_(self.steps.scores[k])
-            if k in found:
-                seen.sub_(found[k].shift)
-            if self.leave_one_out is not None or self.model.constant_ends:
-                # Beyond the edges the kernel repeats itself.
-                edge = self.links[k].prior.kernel.edge
-                seen.clamp_(-edge, edge)
+    def _choose_prior(self, x: Float[Tensor, " n"]) -> None:
+        """Take the prior with the highest evidence, and its mode."""
+        rivals = list(self.modes) or range(len(self.model.family))
+        if len(rivals) == 1:
+            return
+        observed = self._on_grid(x, _COARSE)
+        joints = {
+            i: LogJoint(self.model.family[i], self.model.likelihood, observed) for i in rivals
+        }
+        best, _, modes = choose_prior(joints, self.modes, self.Gamma, _BEHIND)
+        self.modes = {i: mode.Gamma for i, mode in modes.items()}
+        self.prior = self.model.family[best]
+        self.Gamma = self.modes[best]
 
-    def _measure(self, links: Mapping[int, Link]) -> dict[int, float]:
-        squares = self.steps.strength * self.steps.beta.square().sum(dim=1)
-        reach = {k: self.steps.scores[k].norm(p=math.inf) for k in links}
-        ends = [[*self.seen[k].aminmax(), reach[k], squares[k]] for k in links]
-        facts = torch.stack([torch.stack(each) for each in ends]).tolist()
-        for link, (low, high, reach, _) in zip(links.values(), facts, strict=True):
-            # Of constant inputs one node would do.
-            link.low, link.high = low, high if low < high else low + link.prior.kernel.edge
-            link.reach = reach
-        return {k: 0.5 * self.data.ridge * fact[-1] for k, fact in zip(links, facts, strict=True)}
+    def _on_grid(self, x: Float[Tensor, " n"], size: int) -> Observations:
+        """The data on so many nodes; on the host, where small Newton steps are faster."""
+        likelihood = self.model.likelihood
+        nodes = torch.linspace(self.low, self.high, size, dtype=x.dtype, device=x.device)
+        shares = likelihood.shares(x, self.data.labels[0], self.data.weight, nodes)
+        return likelihood.on_grid(self.prior.features, nodes.cpu(), shares.cpu())
 
-    def _on_grids(self, sizes: Mapping[int, int]) -> Iterator[tuple[int, Observations]]:
-        grids, seen, likelihood = [], self.seen, self.model.likelihood
-        for k, size in sizes.items():
-            low, high = self.links[k].low, self.links[k].high
-            nodes = torch.linspace(low, high, size, dtype=seen.dtype, device=seen.device)
-            shares = likelihood.shares(seen[k], self.data.labels[k], self.data.weight, nodes)
-            grids.append(torch.cat([nodes[None], shares]))
-        # On the host, where small Newton steps are faster than on a GPU.
-        here = torch.cat(grids, dim=1).cpu() if grids else seen.new_empty(0)
-        for k, grid in zip(sizes, here.split(list(sizes.values()), dim=-1), strict=True):
-            yield k, likelihood.on_grid(self.links[k].prior.features, grid[0], grid[1:])
-
-    def _record(self, name: str, values: Tensor) -> None:
-        row = self.steps.beta.new_full((len(self.links),), math.nan)
-        row[self.active] = values
-        self.history[name].append(row)
-
-    def _round(self, k: int) -> _Round:
-        rows = (self.steps.beta[k].clone(), self.steps.scores[k].clone(), self.seen[k].clone())
-        return copy.copy(self.links[k]), *rows
+    def _expectations(self) -> HermiteTable:
+        """The expected log probabilities of both labels, as functions of the score."""
+        reach = _ROOM * float(self.scores.abs().max())
+        if len(self.model.family) > 1:
+            nodes = enough_nodes(self.prior, reach)
+        else:
+            nodes = table_nodes(self.prior, reach)
+        loss = self.model.likelihood.loss
+        table = expected_log_probabilities(self.prior, loss, self.draws(), nodes)
+        if self.model.constant_ends:
+            table = table.constant_beyond(self.prior.kernel.edge)
+        return moved([table], self.data.centre.device)[0]
 
 
-def _expectation(tables: Sequence[HermiteTable], labels: Tensor) -> LogProbability:
+def _expectation(table: HermiteTable, labels: Float[Tensor, " n"]) -> LogProbability:
     """Q of section 4.2, a datum: the expected log probabilities of labels, and their slopes."""
 
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = [by_parts(*each) for each in zip(tables, scores, labels, strict=True)]
-        if len(pairs) == 1:
-            return pairs[0][0][None], pairs[0][1][None]
-        values, slopes = zip(*pairs, strict=True)
-        return torch.stack(values), torch.stack(slopes)
+        values, slopes = by_parts(table, scores[0], labels)
+        return values[None], slopes[None]
 
     return log_probability
 
 
-def _slopes(table: HermiteTable, x: Tensor) -> tuple[Tensor, Tensor]:
-    return table(x, 0)[1], table(x, 1)[1]
+def fit_link(
+    data: LinearScores,
+    model: LinkModel,
+    fixed: WeightFit,
+    *,
+    tol: float,
+    max_iter: int,
+    progress: bool = False,
+) -> LinkFit:
+    """Alternate between link and weights of one problem, from the fit with the fixed link."""
+    em = EM(data, model, fixed, tol)
+    with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
+        for _ in em.rounds(max_iter):
+            bar.update()
+    return em.result()

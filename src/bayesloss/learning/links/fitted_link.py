@@ -109,9 +109,13 @@ class FittedLink:
         """The same for u(nu(x)), as exact as :meth:`source_band`."""
         return _central(self._probabilities(x, self.band_draws), level, x)
 
+    def log_odds(self, x: ArrayLike) -> Array:
+        """The log odds of :meth:`inverse_link`, exact also where those are large."""
+        return shaped(self._log_odds(self.within(x))[0].numpy(), x)
+
     @cached_property
-    def log_odds(self) -> HermiteTable:
-        """The log odds of :meth:`inverse_link` as a table, for many scores."""
+    def _log_odds(self) -> HermiteTable:
+        """A table, for many scores."""
         return predictive_log_odds(self.posterior.prior, self.loss, self.draws)
 
     def within(self, x: ArrayLike) -> Tensor:

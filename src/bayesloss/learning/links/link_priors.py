@@ -60,17 +60,20 @@ class LinkPriors:
         """The number of parameters Gamma."""
         return self.n_basis + (2 if self.centred else 1)
 
-    def first(self, scores: Tensor, weight: Tensor, member: int = -1) -> SourcePrior:
-        """The prior of one problem's nu, given its fixed link's scores; in a family, by index."""
-        known = scores.numpy(), weight.numpy()
-        reach = robust_reach(*known) if self.robust else float(scores.abs().max())
+    def first(self, scores: Tensor, weight: Tensor) -> SourcePrior:
+        """The prior of one problem's nu, by its fixed link's scores; of a family, the stiffest."""
+        reach = float(scores.abs().max())
+        if self.robust:
+            reach = robust_reach(scores.numpy(), weight.numpy())
         c = self._half_frequency(reach)
         if self.centred:
-            return self._centred(c, *_MEMBERS[member])
+            return self._centred(c, *_MEMBERS[-1])
         kernel = TrigonometricKernel(a=self.a or 1.2, c=c, n_basis=self.n_basis)
         if self.kind == "isgp":
             return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
-        near = scores.clamp(-kernel.edge, kernel.edge) if self.robust else scores
+        near = scores
+        if self.robust:
+            near = scores.clamp(-kernel.edge, kernel.edge)
         mean_square = float(weight @ near**2 / weight.sum())
         return GP(kernel.scaled(self.variance or max(mean_square, 1.0)), gamma=self.gamma)
 
@@ -78,26 +81,18 @@ class LinkPriors:
         """The priors with the c of this one to choose from, the stiffest last."""
         if not self.centred:
             return [at_smoothness(prior, a) for a in SMOOTHNESS]
-        return [self._centred(prior.kernel.c, *each) for each in _MEMBERS]
+        return [self._centred(prior.kernel.c, variance, a) for variance, a in _MEMBERS]
 
     def _centred(self, c: float, variance: float, a: float) -> CentredISGP:
         kernel = TrigonometricKernel(a=a, c=c, n_basis=self.n_basis).scaled(variance)
         return CentredISGP(kernel, tau=0.5, gamma=self.gamma)  # slopes lie in 0 to 4 or so
 
-    def joint_family(self, reach: float) -> list[SourcePrior]:
-        """The priors of each source of a joint model, the stiffest last.
-
-        They have a common scale beforehand: a priori the slope lies in 0.6 to 1.4 or so.
-        """
-        c, n_basis = self._half_frequency(reach), self.n_given or 16
-        kernel = TrigonometricKernel(a=self.a or 2.5, c=c, n_basis=n_basis)
-        return [CentredISGP(kernel.scaled(variance), tau=0.1) for variance in _STRAYS]
-
     def _half_frequency(self, reach: float) -> float:
         """The c of a kernel for scores within [-reach, reach]; a given c must not be far off."""
         if self.c is None:
             return _FILLED / reach if reach > _NOTHING else 1.0
-        least, most = 1 / (_FAR_OFF * max(reach, 1.0)), _FAR_OFF / max(reach, _NOTHING)
+        least = 1 / (_FAR_OFF * max(reach, 1.0))
+        most = _FAR_OFF / max(reach, _NOTHING)
         if not least <= self.c <= most:
             raise ValueError(
                 f"expected c within {least:.3g} and {most:.3g}, for scores that reach {reach:.3g} "

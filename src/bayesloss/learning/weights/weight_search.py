@@ -44,6 +44,11 @@ class WeightFit:
         """Whether neither slope nor gain, which does not depend on units, exceeds tol."""
         return max(float(self.slope.max()), float(self.gain.max())) <= tol
 
+    def only(self, k: int) -> "WeightFit":
+        """One problem's part of a fit of several, each with one row of weights."""
+        rows = {name: value[k : k + 1] for name, value in vars(self).items() if name != "n_iter"}
+        return WeightFit(**rows, n_iter=self.n_iter)
+
 
 def maximise_weights(
     data: LinearScores,

@@ -1,0 +1,185 @@
+"""Tests of weights without each fold, against scikit-learn's, SciPy's and derivatives."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from link_fits import kinked
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+from sklearn.linear_model import LogisticRegression
+
+from bayesloss.learning.data.folds import Folds, content_folds, no_folds
+from bayesloss.learning.data.inputs import equal_rows
+from bayesloss.learning.weights import fold_weights
+from bayesloss.learning.weights.fold_weights import FoldWeights
+from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.multinomial import fit_softmax
+from bayesloss.learning.weights.weight_search import fit_fixed_link
+from bayesloss.proper_losses import LogLoss
+
+TOL = 1e-7
+K = 3
+
+
+def two_classes(n=240, C=0.7, *, weighted=False):
+    """A kinked problem, its logistic regression, and its folds."""
+    X, y, _ = kinked(n)
+    weight = np.ones(n)
+    if weighted:
+        weight = np.random.default_rng(1).uniform(0.3, 0.9, n)
+    labels = torch.from_numpy((y == 1)[None].view(np.int8))
+    data = LinearScores.of(torch.from_numpy(X), labels, torch.from_numpy(weight), C)
+    fit, data = fit_fixed_link(data, LogLoss(), 0.1 * TOL)
+    p = expit(fit.scores[0].numpy())
+    folds = content_folds(equal_rows(X), y, weight, np.stack([1 - p, p], axis=1))
+    return X, y, weight, data, fit, folds
+
+
+def many_classes(n=300, d=4, C=2.0, *, chance=False, bend=1.0):
+    """Labels of three classes, by chance or by scores, their regression, and five folds."""
+    generator = np.random.default_rng(0)
+    Z = generator.normal(size=(n, d))
+    x = Z @ generator.normal(size=(d, K))
+    classes = (np.where(x < 0, x / bend, x * bend) + generator.gumbel(size=(n, K))).argmax(1)
+    if chance:
+        classes = np.arange(n) % K
+    labels = torch.from_numpy(np.eye(K, dtype=np.int8)[classes].T.copy())
+    weight = torch.from_numpy(generator.integers(1, 4, n).astype(float))
+    data = LinearScores.of(torch.from_numpy(Z), labels, weight, C)
+    fit, data = fit_softmax(data, 0.1 * TOL)
+    fold = np.empty(n, dtype=np.int64)
+    fold[np.argsort(classes, kind="stable")] = np.arange(n) % 5
+    return data, fit, classes, Folds(np.arange(n), weight.numpy(), fold, 5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_two_classes_without_each_fold(weighted):
+    X, y, weight, data, fit, folds = two_classes(weighted=weighted)
+    weights = FoldWeights(data, fit, folds, TOL)
+    assert weights.settled
+    held_out = (weights.held_out()[0] + weights.level).numpy()
+    for k in range(folds.n_folds):
+        rest = folds.fold != k
+        other = LogisticRegression(C=0.7, solver="newton-cholesky", tol=1e-10)
+        other.fit(X[rest], y[rest], weight[rest])
+        np.testing.assert_allclose(
+            held_out[~rest], other.decision_function(X[~rest]), rtol=0, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("spare", [0, 2**23])
+def test_many_classes_without_each_fold(spare, monkeypatch):
+    """One fold at a time, or all with common passes."""
+    monkeypatch.setattr(fold_weights, "_SPARE", spare)
+    data, fit, classes, folds = many_classes()
+    weights = FoldWeights(data, fit, folds, TOL)
+    assert weights.settled
+    held_out = (weights.held_out() + weights.level[:, None]).numpy()
+    Z = (data.inputs.Z - data.centre).numpy()
+    for k in range(folds.n_folds):
+        rest = folds.fold != k
+        other = LogisticRegression(C=2.0, tol=1e-10, max_iter=10_000)
+        other.fit(Z[rest], classes[rest], folds.weight[rest])
+        expected = other.decision_function(Z[~rest]).T
+        found = held_out[:, ~rest] - held_out[:, ~rest].mean(0)
+        np.testing.assert_allclose(found, expected - expected.mean(0), rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("C", [1e2, 1e6, math.inf])
+@pytest.mark.filterwarnings("ignore")
+def test_no_held_out_score_knows_its_label(C):
+    """Labels by chance, 60: right within two standard errors of a third, after moves too."""
+    data, fit, classes, folds = many_classes(60, 80, C, chance=True)
+    weights = FoldWeights(data, fit, folds, 1e-4)
+    for _ in range(4):
+        scores = weights.held_out() + weights.level[:, None]
+        right = float((scores.argmax(0).numpy() == classes).mean())
+        assert right < 1 / 3 + 2 * math.sqrt(2 / 9 / 60)
+        weights.move(bent)
+
+
+def test_what_all_classes_share_is_nought_where_no_penalty_decides():
+    """It changes no probability, but it is part of the scores that sources see."""
+    data, fit, _, folds = many_classes(C=math.inf)
+    weights = FoldWeights(data, fit, folds, 1e-6)
+    zero = {"rtol": 0, "atol": 1e-12 * float(weights.scores.abs().max())}
+    for rows in (weights.beta[2], weights.held_out()):
+        np.testing.assert_allclose(rows.sum(0), 0, **zero)
+
+
+def bent(scores):
+    """Curves for any number of classes, and their slopes."""
+    return 0.8 * scores + scores.sin() / 2, 0.8 + scores.cos() / 2
+
+
+def moved_to_the_end(weights, curves):
+    """Moves, of a few steps each, under curves of the scores' first size."""
+    total = 1.0
+    for _ in range(40):
+        before = weights.strength
+
+        def now(scores, total=total):
+            values, slopes = curves(scores / total)
+            return values, slopes / total
+
+        weights.move(now)
+        total *= (weights.strength / before) ** -0.5
+    return total
+
+
+@pytest.mark.parametrize("fold", [None, 3])
+def test_weights_under_a_curve_are_the_likeliest(fold):
+    """SciPy's BFGS on the objective as it is written, from where the search ended."""
+    X, y, weight, data, fit, folds = two_classes(weighted=True)
+    weights = FoldWeights(data, fit, folds, TOL)
+    before = weights.scores[0, 0].numpy().copy()
+    factor = moved_to_the_end(weights, bent)
+    counts = weight if fold is None else weight * (folds.fold != fold)
+    row = 0 if fold is None else 1 + fold
+    # Back from the size that scores were brought to: s divided by t^2, weights times t.
+    assert factor == pytest.approx(weights.strength**-0.5)
+    Z = X - data.centre.numpy()
+    offset = float(weights.offset[row, 0]) / factor
+
+    def loss(beta):
+        x = torch.from_numpy(Z @ beta + offset)
+        likelihood = counts @ log_expit((2 * y - 1) * bent(x)[0].numpy())
+        return -likelihood + beta @ beta / (2 * 0.7)
+
+    found = weights.beta[row, 0].numpy() / factor
+    best = minimize(loss, found, tol=1e-9)
+    np.testing.assert_allclose(found, best.x, rtol=0, atol=2e-4)
+    after = weights.scores[0, 0].numpy()
+    sizes = [np.sqrt(np.cov(scores, aweights=weight, ddof=0)) for scores in (before, after)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=1e-9)
+    assert abs(factor - 1) > 0.02  # or the test would not see the factor
+
+
+@pytest.mark.parametrize("spare", [0, 2**23])
+def test_weights_of_many_classes_are_the_likeliest(spare, monkeypatch):
+    """Where moves end, the objectives have no slope: by automatic differentiation."""
+    monkeypatch.setattr(fold_weights, "_SPARE", spare)
+    data, fit, _, folds = many_classes(400, bend=3.0)
+    weights = FoldWeights(data, fit, folds, 1e-6)
+    factor = moved_to_the_end(weights, bent)
+    for i in range(1 + folds.n_folds):
+        counts = torch.where(torch.from_numpy(folds.fold) == i - 1, 0.0, data.weight)
+        offset = weights.offset[i] / factor
+
+        def objective(beta, counts=counts, offset=offset):
+            x = beta @ (data.inputs.Z - data.centre).T + offset[:, None]
+            log_p = torch.log_softmax(bent(x)[0], dim=0)
+            fit = (data.labels * log_p).sum(0) @ counts
+            return (fit - (beta**2).sum() / (2 * 2.0)) / counts.sum()  # C = 2
+
+        slope = torch.autograd.functional.jacobian(objective, weights.beta[i] / factor)
+        assert float(slope.abs().max()) < 5e-6
+
+
+def test_without_folds_scores_are_the_training_rows_own():
+    _, _, weight, data, fit, _ = two_classes()
+    weights = FoldWeights(data, fit, no_folds(weight), TOL)
+    own = fit.scores - fit.offset[:, None]
+    np.testing.assert_array_equal(weights.held_out().numpy(), own.numpy())
