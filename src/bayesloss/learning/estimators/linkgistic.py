@@ -28,6 +28,7 @@ from bayesloss.learning.estimators.calibrated_fit import (
     strengths,
 )
 from bayesloss.learning.estimators.linkgistic_fit import LinkgisticFit, warn_of_unsettled
+from bayesloss.learning.estimators.moved_parameters import with_moved_parameters
 from bayesloss.learning.estimators.paper_fit import Recipe, fit_paper_links
 from bayesloss.learning.estimators.paper_link import PaperLink
 from bayesloss.learning.estimators.problems import SIZES, read_problems
@@ -129,6 +130,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
+    @with_moved_parameters
     def __init__(
         self,
         *,
@@ -322,6 +324,15 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"expected inputs of at most {SIZES[1]}, got {largest:.3g}")
         scores = centred_scores(inputs, self.coef_, self.centre_).T
         return scores[:, 0] if len(self.coef_) == 1 else scores
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "leave_one_out" in state:
+            raise ValueError(
+                "expected a LinkgisticClassifier that this version of bayesloss has saved, got "
+                "one of an earlier version, whose links are of another kind: fit it again, or "
+                "load it with the version that saved it"
+            )
+        super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

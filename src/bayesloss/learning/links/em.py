@@ -51,9 +51,9 @@ class LinkModel:
         The priors from which Laplace's evidence chooses, the stiffest last; or the prior alone.
     noise : Tensor of shape (S, M + 1)
         Standard normal.
-    ordered : bool
+    ordered : bool, default=False
         Whether the first columns of the noise move the link most.
-    constant_ends : bool
+    constant_ends : bool, default=False
         Whether the link is constant beyond the kernel's period.
     """
 
