@@ -1,12 +1,9 @@
-"""What it takes to measure stored cells again: packages, image files, the repository's history."""
+"""What it takes to measure stored cells again: packages and image files."""
 
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from bayesloss_book.data import IMAGE_DATASETS, is_at_hand
@@ -44,22 +41,9 @@ def images(cell: Mapping[str, Any]) -> set[str]:
     return set(_IMAGES.findall(text.lower()))
 
 
-def missing_data(cell: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+def missing_data(cell: Mapping[str, Any]) -> str:
     """Return what a cell needs and is not on this machine, in words; "" if it has all."""
     absent = sorted(name for name in images(cell) if not is_at_hand(name))
     if absent:
         return f"the image files of {', '.join(absent)}"
-    commit = parameters.get("first_wave")
-    if commit and cell["library"] == "first wave" and not _is_in_history(commit):
-        return f"commit {commit[:10]} in the repository's history"
     return ""
-
-
-@cache
-def _is_in_history(commit: str) -> bool:
-    command = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
-    folder = Path(__file__).parent
-    try:
-        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
-    except OSError:  # no git
-        return False

@@ -170,7 +170,6 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "*": Within(0.4, absolute=30.0),
     },
     # Fits to few rows, among them some whose EM does not settle.
-    "when_to_use_cases": {"*": Within(0.02, absolute=0.02)},
     "penalties": {"error *": Within(0.1), "*": Within(0.03)},
     # Inputs that are chosen one by one, or moved by a search; the others are given.
     "sparse_means": {
@@ -290,7 +289,6 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
 _SECONDS = {"*_seconds *": Within(0.9, absolute=0.05)}
 _COSTS = _SECONDS | {"*_mb *": Within(0.5, absolute=100.0), "loss *": Within(1e-4)}
 TIMES: dict[str, Mapping[str, Within]] = {
-    "when_to_use_cases": {"value *'time'*": Within(0.9)},
     **dict.fromkeys(_FIT_COSTS, _COSTS),
     **dict.fromkeys(("calibrators_more", "calibrators_more_extra"), _SECONDS),
     "calibrators_tables": _SECONDS,

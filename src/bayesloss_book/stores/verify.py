@@ -48,7 +48,7 @@ class Store:
 
     def missing(self, row: Row) -> str:
         """What is missing on this machine to measure a row again, in words."""
-        return missing_data(row, self.provenance["parameters"])
+        return missing_data(row)
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,19 @@ def test_image_files_are_at_hand_in_either_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("BAYESLOSS_CACHE", str(tmp_path))
     monkeypatch.delenv("BAYESLOSS_DATA", raising=False)
     cell = {"data": "mnist"}
-    assert needs.missing_data(cell, {}) == "the image files of mnist"
+    assert needs.missing_data(cell) == "the image files of mnist"
     (tmp_path / "mnist").mkdir()
     for part in ("train", "t10k"):
         for kind in ("images-idx3", "labels-idx1"):
-            assert needs.missing_data(cell, {})
+            assert needs.missing_data(cell)
             (tmp_path / "mnist" / f"{part}-{kind}-ubyte.gz").touch()
-    assert needs.missing_data(cell, {}) == ""
+    assert needs.missing_data(cell) == ""
     monkeypatch.setenv("BAYESLOSS_CACHE", str(tmp_path / "other"))
-    assert needs.missing_data(cell, {})
+    assert needs.missing_data(cell)
     monkeypatch.setenv("BAYESLOSS_DATA", str(tmp_path))
-    assert needs.missing_data(cell, {}) == ""
+    assert needs.missing_data(cell) == ""
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("BAYESLOSS_DATA", str(tmp_path / "empty"))
-    assert needs.missing_data(cell, {})
+    assert needs.missing_data(cell)
     monkeypatch.setenv("BAYESLOSS_CACHE", str(tmp_path))
-    assert needs.missing_data(cell, {}) == ""
-
-
-def test_a_clone_without_history_is_told():
-    first_wave = {"first_wave": "0" * 40}
-    assert needs.missing_data({"library": "now"}, first_wave) == ""
-    said = needs.missing_data({"library": "first wave"}, first_wave)
-    assert said == "commit 0000000000 in the repository's history"
+    assert needs.missing_data(cell) == ""

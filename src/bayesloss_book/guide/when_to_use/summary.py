@@ -5,41 +5,13 @@ Bengio's (2003, section 3), error^2 = (1/J + n_test / n_train) s^2. A method is 
 another on a table if it is so by a margin in *every* split.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 
-from bayesloss_book.guide.when_to_use.cases import CASES, LIBRARIES
 from bayesloss_book.guide.when_to_use.methods import CLASSIFIERS, REGRESSORS
 from bayesloss_book.guide.when_to_use.tables import CLASSIFICATION, REGRESSION
 
 MARGIN = 3e-3  # nats: smaller differences do not count
-
-# Of each case of `cases`: the measure, what is asked for, and whether a variant's means meet it.
-ASKED: dict[str, tuple[str, str, Callable[[pd.Series], bool]]] = {
-    "copies": ("log loss", "5 % above that, at most", lambda row: row.value <= 1.05 * row.beside),
-    "smoothness": (
-        "log loss",
-        "0.003 above that, at most",
-        lambda row: row.value <= row.beside + MARGIN,
-    ),
-    "far value": (
-        "log loss or error",
-        "10 % above that, or a warning",
-        lambda row: row.value <= 1.1 * row.beside or row.warned == 1,
-    ),
-    "bands": ("coverage", "0.93 to 0.97", lambda row: 0.93 <= row.coverage <= 0.97),
-    "kernel": ("log loss", "at most that", lambda row: row.value <= row.beside),
-    "many classes": ("log loss", "at most that", lambda row: row.value <= row.beside),
-    "chance": ("difference of probabilities", "under 0.001", lambda row: row.value < 1e-3),
-    "EM": ("turn of the weights, rounds 20 to 30", "under 0.01", lambda row: row.value < 0.01),
-    "time": (
-        "processor time over a logistic regression's",
-        "at most 20",
-        lambda row: row.value <= 20,
-    ),
-}
 
 
 def averages(results: pd.DataFrame, measure: str) -> pd.DataFrame:
@@ -99,33 +71,3 @@ def contest(
 def seconds(results: pd.DataFrame) -> pd.DataFrame:
     """Seconds of a fit with its predictions, as `by_group`."""
     return by_group(results, averages(results, "seconds"))
-
-
-def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
-    """Each case by the first wave and now, averaged over seeds, and what is asked of it."""
-    numbers = ["value", "beside", "coverage", "warned"]
-    means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
-    table = means[numbers].mean()
-    rows = []
-    for case, variants in CASES.items():
-        measure, asked, meets = ASKED[case]
-        main = "coverage" if case == "bands" else "value"
-        for variant in variants:
-            if any((case, variant, name) not in table.index for name in LIBRARIES):
-                continue
-            before, now = (table.loc[(case, variant, name)] for name in LIBRARIES)
-            rows.append(
-                {
-                    "case": case,
-                    "data": variant,
-                    "measure": measure,
-                    "before": before[main],
-                    "now": now[main],
-                    "beside": now["beside"],
-                    "asked": asked,
-                    "reached": bool(meets(now)),
-                    "covered before": before["coverage"],
-                    "covers now": now["coverage"],
-                }
-            )
-    return pd.DataFrame(rows)
