@@ -14,6 +14,7 @@ from bayesloss import (
     LinkCalibrator,
     LinkgisticClassifier,
     LossEMClassifier,
+    PaperLink,
     SoftmaxCalibrator,
 )
 from bayesloss.arrays import Array
@@ -27,7 +28,7 @@ LossEMClassifier(length_scale="nonsense")  # type: ignore[arg-type]
 CalibratedClassifier(ensemble="nonsense")  # type: ignore[arg-type]
 LinkCalibrator(scale="nonsense")  # type: ignore[arg-type]
 SoftmaxCalibrator(scale="nonsense")  # type: ignore[arg-type]
-LinkgisticClassifier(prior="nonsense")  # type: ignore[arg-type]
+PaperLink(prior="nonsense")  # type: ignore[arg-type]
 LinkgisticClassifier(multi_class="nonsense")  # type: ignore[arg-type]
 LinkgisticClassifier(class_weight="nonsense")  # type: ignore[arg-type]
 LinkgisticClassifier(C="nonsense")  # type: ignore[arg-type]
@@ -41,7 +42,8 @@ LossEMClassifier(inference="ep", length_scale=np.ones(2))
 CalibratedClassifier(ensemble=True)
 LinkCalibrator(scale="real")
 SoftmaxCalibrator(scale="probability")
-LinkgisticClassifier(prior="gp", multi_class="ovr", class_weight={0: 2.0}, C="auto")
+LinkgisticClassifier(link=PaperLink(prior="gp"), class_weight={0: 2.0})
+LinkgisticClassifier(multi_class="ovr", C="auto")
 LinkgisticClassifier(class_weight="balanced", C=[0.1, 1])
 ISGPRegressor(prior="gp", increasing=False)
 

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss.learning.sources.priors import PriorName
+from bayesloss.learning.estimators.paper_link import PaperLink
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book import Array
 
-HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
+HELD_OUT = "held-out ISGP"  # the classifier whose links see scores of rows that were held out
 
 # W&N's regression, as parameters of ISGPRegressor: fitted hyper-parameters are taken for true, and
 # inputs as they come.
@@ -29,16 +29,15 @@ LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 
 
 def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
-    """W&N's classifier by a prior "ISGP" or "GP", or by "held-out ISGP", which leaves one out."""
-    prior: PriorName = "gp" if method == "GP" else "isgp"
-    of_the_paper: dict[str, Any] = {
-        "a": 1.2,
-        "leave_one_out": method == HELD_OUT,
-        "multi_class": "ovr",
-        "n_basis": 64,
-        "n_samples": 64,
-    }
-    return LinkgisticClassifier(prior=prior, **(of_the_paper | given))
+    """W&N's classifier by a prior "ISGP" or "GP"; or ours, "held-out ISGP", by classes.
+
+    Parameters that are given are those of either; ours has none of a link.
+    """
+    of_link = {name: given.pop(name) for name in PaperLink().get_params() if name in given}
+    if method == HELD_OUT:
+        return LinkgisticClassifier(multi_class="ovr", **given)
+    link = PaperLink(prior="gp" if method == "GP" else "isgp", **of_link)
+    return LinkgisticClassifier(link=link, **given)
 
 
 def fit_logistic(

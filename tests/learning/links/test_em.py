@@ -135,7 +135,7 @@ def test_rounds_may_be_watched():
     watched = []
     for number in em.rounds(3):
         assert number == len(em.history["log_evidence"])
-        watched.append((em.beta.clone(), em.posterior))
+        watched.append((em.beta.clone(), em.found()))
     found = run(max_iter=3)
     assert len(watched) == 4
     torch.testing.assert_close(watched[-1][0][0], found.beta, rtol=0, atol=0)

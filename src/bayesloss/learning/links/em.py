@@ -103,7 +103,7 @@ class EM:
         start = self.prior.start(self.scores[0].cpu())
         self.Gamma = torch.cat([start[:-1], fixed.offset.cpu()])
         self.modes: dict[int, Tensor] = {}  # of the priors that may still be chosen, by place
-        self.posterior: Posterior | None = None
+        self._posterior: Posterior | None = None
         self.low = math.nan  # the range of the scores that the link was fitted to
         self.high = math.nan
         self.objective = -math.inf  # the penalised log evidence, in nats a datum,
@@ -138,10 +138,11 @@ class EM:
         joint = LogJoint(self.prior, self.model.likelihood, observed)  # eq. (12), given beta
         mode = find_mode(joint, self.Gamma, max_iter=_NEWTON_STEPS)
         self.Gamma = mode.Gamma
-        self.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
-        self.history["log_evidence"].append(self.posterior.log_evidence)
+        posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
+        self._posterior = posterior
+        self.history["log_evidence"].append(posterior.log_evidence)
         penalty = 0.5 * self.data.ridge * float(self.beta.square().sum())
-        objective = self.posterior.log_evidence / n - penalty
+        objective = posterior.log_evidence / n - penalty
         self.change = abs(objective - self.objective)
         self.objective = objective
 
@@ -165,25 +166,30 @@ class EM:
         self.beta = fit.beta
         self.scores = fit.scores
 
+    def found(self) -> Posterior:
+        """The posterior of the last E-step."""
+        if self._posterior is None:
+            raise RuntimeError("expected an E-step before anything is asked of its posterior")
+        return self._posterior
+
     def draws(self) -> Float[Tensor, "S M1"]:
         """Draws of Gamma that represent the posterior."""
-        assert self.posterior is not None  # after an E-step
-        return self.model.draws(self.posterior, self.low, self.high)
+        return self.model.draws(self.found(), self.low, self.high)
 
     def result(self) -> LinkFit:
         """The last round, with the names of what had not settled."""
-        assert self.posterior is not None  # after an E-step
+        posterior = self.found()
         unsettled = []
         if self.change >= self.tol:
             unsettled.append(
                 f"EM (its last round still changed the evidence by {self.change:.2g} a datum)"
             )
-        if not self.posterior.converged:
+        if not posterior.converged:
             unsettled.append("the E-step")
         return LinkFit(
             beta=self.beta[0],
             scores=self.scores[0],
-            posterior=self.posterior,
+            posterior=posterior,
             draws=self.draws(),
             unsettled=tuple(unsettled),
             history=self.history,

@@ -13,7 +13,7 @@ evidence, by Laplace's approximation.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -47,6 +47,10 @@ _N_BASIS = 16
 _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores span
 _BEHIND = 10.0  # nats by which a prior has no chance in later rounds
 _MOST_LOG_SCALE = 5.0  # five standard deviations of its prior
+
+
+# Takes the reach of the scores to the priors of each source, the stiffest last.
+Family = Callable[[float], Sequence[CentredISGP]]
 
 
 @on_one_thread
@@ -112,7 +116,11 @@ class Sources:
 class SourceFits:
     """Fits of all sources together to the held-out scores of one problem of many classes."""
 
-    def __init__(self, data: LinearScores, level: Float[Tensor, " K"]) -> None:
+    def __init__(
+        self, data: LinearScores, level: Float[Tensor, " K"], family: Family | None = None
+    ) -> None:
+        """With the priors of another family than :func:`joint_priors`, if one is given."""
+        self._family = family or joint_priors
         self._weight = data.weight.cpu()
         self._labels = data.labels.cpu().to(self._weight.dtype)
         self._level = level.cpu()  # in nats from the first fit on, as those of the sources
@@ -144,7 +152,7 @@ class SourceFits:
         return max(robust_reach(row, weight) for row in scores.numpy())
 
     def _sources(self, scale: float, x: Float[Tensor, "K n"], reach: float) -> Sources:
-        priors = joint_priors(scale * reach)
+        priors = self._family(scale * reach)
         edge = priors[0].kernel.edge
         features = [priors[0].features(row.clamp(-edge, edge)) for row in scale * x]
         rivals = list(self._modes) or range(len(priors))  # all, in the first round

@@ -5,7 +5,7 @@ columns of iris and wine are standardised, pixels are divided by the largest gre
 iris, wine and digits is held out.
 
     multinomial     logistic regression, p = softmax(beta z + offset)
-    temperature     the same with all log odds times one factor, fitted to five-fold held-out ones
+    temperature     the same with all log odds times one factor, fitted to held-out ones
     straight lines  the joint model's rounds with all sources x + level: the factor acts on C, too
     one-vs-rest     W&N's way with many classes: a learned link each, probabilities normalised
     sources         the joint model's first round: weights of the multinomial regression
@@ -13,6 +13,7 @@ iris, wine and digits is held out.
 """
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,19 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
+from bayesloss.learning.data.folds import Folds
+from bayesloss.learning.data.inputs import DenseInputs
+from bayesloss.learning.estimators.calibrated_fit import hold_out
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss.learning.estimators.linkgistic_fit import Settings
-from bayesloss.learning.links.joint import JointFit, fit_joint_links
-from bayesloss.learning.links.multinomial import FoldedFits, folds_of
+from bayesloss.learning.estimators.problems import Problems
+from bayesloss.learning.links.alternation import Alternation, Limits, alternate
+from bayesloss.learning.links.joint_link import SourceFits
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.learning.weights.fold_weights import FINER, FoldWeights
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.multinomial import fit_softmax
+from bayesloss.learning.weights.weight_search import WeightFit
 from bayesloss_book import Array
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.stores.results import crossed, runs
@@ -82,9 +89,10 @@ def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
     of the joint model ``rounds`` and ``gain``, in nats of the held-out labels' evidence.
     """
     X, y, X_test, y_test = problem(data, n, seed)
-    cases = cases_of(X, y, C)
+    cases = Cases.of(X, y, C)
     plain, scaled, factor = tempered(cases, X_test)
-    first, full = joint_fit(cases, max_iter=0), joint_fit(cases)
+    first = joint_fit(cases, max_iter=0)
+    full = joint_fit(cases)
     found = {
         "multinomial": plain,
         "temperature": scaled,
@@ -107,52 +115,74 @@ def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
         measures[f"{method}: less"] = float(less.std() / np.sqrt(len(less)))
         wrong = found[method].argmax(axis=1) != y_test
         measures[f"{method}: wrong"] = float(np.where(np.isnan(losses), np.nan, wrong).mean())
-    gain = full.log_evidence - first.log_evidence
-    return measures | {"factor": factor, "rounds": len(full.history), "gain": gain}
+    gain = full.best.fit.log_evidence - first.best.fit.log_evidence
+    return measures | {"factor": factor, "rounds": len(full.log_evidences), "gain": gain}
 
 
-def cases_of(X: Array, y: NDArray[np.int64], C: float) -> LinearScores:
-    """Training data as the library's fits take them."""
-    labels = np.stack([y == k for k in range(int(y.max()) + 1)]).astype(np.int64)
-    one = torch.ones(len(X), dtype=torch.float64)
-    rows = torch.from_numpy(np.ascontiguousarray(X))
-    return LinearScores.of(rows, torch.from_numpy(labels), one, C)
+@dataclass(frozen=True)
+class Cases:
+    """Training data as the library's fits take them, and the multinomial regressions of folds."""
+
+    data: LinearScores
+    folds: Folds
+    fit: WeightFit
+
+    @classmethod
+    def of(cls, X: Array, y: NDArray[np.int64], C: float) -> "Cases":
+        """From inputs (n, d) and classes (n,), numbered from 0."""
+        labels = np.stack([y == k for k in range(int(y.max()) + 1)]).view(np.int8)
+        problems = Problems(
+            inputs=DenseInputs(torch.from_numpy(np.ascontiguousarray(X))),
+            labels=torch.from_numpy(labels),
+            weight=torch.ones(len(X), dtype=torch.float64),
+            groups=None,
+        )
+        with warnings.catch_warnings(action="ignore"):  # of rows far out
+            held_out = hold_out(problems, _TOL)
+        fit, data = fit_softmax(held_out.problems.at(C), FINER * _TOL, held_out.first)
+        return cls(data=data, folds=held_out.folds, fit=fit)
+
+    def weights(self) -> FoldWeights:
+        """Those of all cases and without each fold, before the first round."""
+        return FoldWeights(self.data, self.fit, self.folds, _TOL)
 
 
-def tempered(cases: LinearScores, X_test: Array) -> tuple[Array, Array, float]:
+def tempered(cases: Cases, X_test: Array) -> tuple[Array, Array, float]:
     """Log probabilities of multinomial regression, those at its temperature, and the factor."""
-    classes = cases.labels.argmax(0)
-    fits = FoldedFits(cases, folds_of(classes), _TOL)
-    beta, offset, held_out = fits.beta, fits.level, fits.held_out() + fits.level[:, None]
-    odds, rows = held_out.T.numpy(), np.arange(len(classes))
+    data = cases.data
+    weights = cases.weights()
+    odds = (weights.held_out() + weights.level[:, None]).T.numpy()
+    classes = data.labels.argmax(0).numpy()
+    rows = np.arange(len(classes))
+    counts = data.weight.numpy()
     found = minimize_scalar(
-        lambda t: -log_softmax(np.exp(t) * odds, axis=1)[rows, classes.numpy()].sum(),
+        lambda t: -counts @ log_softmax(np.exp(t) * odds, axis=1)[rows, classes],
         bounds=(-4.0, 6.0),
         method="bounded",
     )
     factor = float(np.exp(found.x))
-    test = (X_test - cases.centre.numpy()) @ beta.numpy().T + offset.numpy()
+    test = (X_test - data.centre.numpy()) @ cases.fit.beta.numpy().T + cases.fit.offset.numpy()
     return log_softmax(test, axis=1), log_softmax(factor * test, axis=1), factor
 
 
-def joint_fit(cases: LinearScores, *, max_iter: int = 30, lines: bool = False) -> JointFit:
+def joint_fit(cases: Cases, *, max_iter: int = 30, lines: bool = False) -> Alternation:
     """The joint model as the classifier fits it, or with straight lines for sources."""
-
-    def line(reach: float) -> list[CentredISGP]:
-        kernel = TrigonometricKernel(a=2.5, c=0.5 / reach, n_basis=2).scaled(1e-8)
-        return [CentredISGP(kernel, tau=1e-4)]  # of slope 1, but for a part in ten thousand
-
-    family = line if lines else Settings.of(LinkgisticClassifier()).priors.joint_family
-    return fit_joint_links(cases, family, tol=_TOL, max_iter=max_iter)
+    weights = cases.weights()
+    sources = SourceFits(cases.data, weights.level, line if lines else None)
+    return alternate(weights, sources, Limits(tol=_TOL, max_iter=max_iter))
 
 
-def log_probabilities(fit: JointFit, cases: LinearScores, X: Array) -> Array:
+def line(reach: float) -> list[CentredISGP]:
+    """A prior of slope 1, but for a part in ten thousand."""
+    kernel = TrigonometricKernel(a=2.5, c=0.5 / reach, n_basis=2).scaled(1e-8)
+    return [CentredISGP(kernel, tau=1e-4)]
+
+
+def log_probabilities(fit: Alternation, cases: Cases, X: Array) -> Array:
     """The log probabilities of the classes, of shape (n, K)."""
-    scores = fit.beta @ (torch.from_numpy(np.ascontiguousarray(X)) - cases.centre).T
-    edge = fit.prior.kernel.edge
-    pairs = zip(scores.clamp(-edge, edge), fit.mode, strict=True)
-    nu = [fit.prior.source(x, mode) for x, mode in pairs]
-    return torch.log_softmax(torch.stack(nu, dim=1), dim=1).numpy()
+    Z = torch.from_numpy(np.ascontiguousarray(X)) - cases.data.centre
+    nu, _ = fit.best.fit.curves(fit.best.beta @ Z.T)
+    return torch.log_softmax(nu, dim=0).T.numpy()
 
 
 run = runs(measure, cells, "multiclass")

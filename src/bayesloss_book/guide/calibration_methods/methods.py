@@ -160,7 +160,7 @@ def penalty_path(given: problems.BinaryProblem, strengths: Sequence[float]) -> p
             if isinstance(model, LinkgisticClassifier):
                 link = model.link_
                 start, end = link.source([link.low, link.high])
-                # On the scale that EM ended with, which the penalty holds.
+                # On the scale that the rounds ended with, which the penalty holds.
                 row[f"{name}, slope"] = link.slope * (end - start) / (link.high - link.low)
         rows.append(row)
     return pd.DataFrame(rows).set_index("C")

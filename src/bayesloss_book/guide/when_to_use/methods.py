@@ -86,7 +86,7 @@ def classifier(method: str, seed: int) -> Pipeline:
     """One of `CLASSIFIERS`, or "linkgistic CV", behind a scaler, not fitted."""
     logistic = LogisticRegression(max_iter=_MAX_ITER)
     models: dict[str, Any] = {
-        "linkgistic": LinkgisticClassifier(random_state=seed),
+        "linkgistic": LinkgisticClassifier(),
         "linkgistic CV": LinkgisticClassifier(C="auto"),
         "paper's recipe": recipe(random_state=seed),
         "logistic": logistic,

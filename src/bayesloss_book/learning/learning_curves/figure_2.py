@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss_book import Array, baselines
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
@@ -158,18 +160,23 @@ def _fit_linkgistic(
         if c_factor != 1:
             rules = [link.posterior.prior.kernel.c for link in model.links_]
             models = [
-                LinkgisticClassifier(**model.get_params() | {"c": c_factor * c}).fit(X, y == k)
+                clone(model).set_params(link__c=c_factor * c).fit(X, y == k)
                 for k, c in enumerate(rules)
             ]
         train = np.column_stack([each.decision_function(X) for each in models])
         test = np.column_stack([each.decision_function(X_test) for each in models])
     beyond = [
-        np.abs((X_test - each.centre_) @ each.coef_.T) > [link.edge for link in each.links_]
+        np.abs((X_test - each.centre_) @ each.coef_.T) > [_edge(link) for link in each.links_]
         for each in models
     ]
     outside = float(np.concatenate(beyond, axis=1).any(axis=1).mean())
     rounds = max(each.n_iter_ for each in models)
     return train, test, rounds, all(each.converged_ for each in models), outside
+
+
+def _edge(link: Any) -> float:
+    """The score where a link's period ends; a calibrator's curve has none."""
+    return link.edge if isinstance(link, FittedLink) else np.inf
 
 
 def _log_loss(odds: Array, labels: NDArray[np.int64]) -> float:

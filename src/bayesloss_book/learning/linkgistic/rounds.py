@@ -18,11 +18,9 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import LinkEM
-from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.em import EM, LinkModel
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss_book import Array
@@ -107,11 +105,10 @@ def learn(
     n_basis: int = 64,
     filled: float = 0.5,
     n_samples: int = 64,
-    leave_one_out: bool = False,
     tol: float = 0.0,
     seed: int = 0,
 ) -> list[Round]:
-    """EM as the classifier runs it, and what it holds after each E-step.
+    """The paper's EM, and what it holds after each E-step.
 
     With no rounds the link of the fixed weights is learned; its scores fill a part of [-1/c, 1/c].
     """
@@ -126,13 +123,14 @@ def learn(
     noise = torch.randn(
         (n_samples, n_basis + 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
-    likelihood, tol = Bernoulli(), tol or 1e-8
-    held_out = LeaveOneOut(data, seed) if leave_one_out else None
+    likelihood = Bernoulli()
+    tol = tol or 1e-8
     fixed, adapted = fit_fixed_link(data, likelihood.loss, tol)
-    em = LinkEM(adapted, LinkModel(likelihood, make, noise), fixed, tol, held_out)
-    seen = [(em.steps.beta[0].clone(), em.links[0].posterior) for _ in em.rounds(rounds)]
+    link_prior = make(fixed.scores[0] - fixed.offset[0])
+    em = EM(adapted, LinkModel(likelihood, link_prior, [link_prior], noise), fixed, tol)
+    watched = [(em.beta[0].clone(), em.found()) for _ in em.rounds(rounds)]
     pairs = zip(em.history["expected_before"], em.history["expected"], strict=True)
-    rises = [math.nan] + [data.total * float(after - before) for before, after in pairs]
+    rises = [math.nan] + [data.total * (after - before) for before, after in pairs]
     return [
         Round(
             beta=beta,
@@ -141,7 +139,7 @@ def learn(
             value=posterior.log_evidence - 0.5 * data.ridge * data.total * float(beta @ beta),
             rise=rise,
         )
-        for (beta, posterior), rise in zip(seen, rises, strict=True)
+        for (beta, posterior), rise in zip(watched, rises, strict=True)
     ]
 
 

@@ -8,14 +8,13 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from bayesloss import LinkgisticClassifier
-from bayesloss.learning.links.multinomial import folds_of
 from bayesloss_book.beyond.multiclass import benchmark
 
 
 @pytest.fixture(scope="module")
 def iris():
     X, y, X_test, y_test = benchmark.problem("iris", 0, 3)
-    return X, y, X_test, y_test, benchmark.cases_of(X, y, 1.0)
+    return X, y, X_test, y_test, benchmark.Cases.of(X, y, 1.0)
 
 
 def test_problems():
@@ -27,11 +26,12 @@ def test_problems():
 
 
 def test_temperature_is_scikit_learns(iris, monkeypatch):
-    X, y, X_test, _, cases = iris
+    X, y, X_test, _, _ = iris
     monkeypatch.setattr(benchmark, "_TOL", 1e-7)
+    cases = benchmark.Cases.of(X, y, 1.0)
     plain, scaled, factor = benchmark.tempered(cases, X_test)
     model = LogisticRegression(C=1.0, tol=1e-8, max_iter=10_000)
-    split = PredefinedSplit(folds_of(torch.from_numpy(y)).numpy())
+    split = PredefinedSplit(cases.folds.fold)  # each case by itself
     held_out = cross_val_predict(model, X, y, cv=split, method="decision_function")
     best = minimize_scalar(
         lambda t: log_loss(y, np.exp(log_softmax(t * held_out, axis=1))), bounds=(0.1, 20)
@@ -45,7 +45,7 @@ def test_temperature_is_scikit_learns(iris, monkeypatch):
 def test_joint_model_is_the_classifiers(iris):
     X, y, X_test, _, cases = iris
     fit = benchmark.joint_fit(cases)
-    model = LinkgisticClassifier(C=1.0, tol=1e-4).fit(X, y)
+    model = LinkgisticClassifier(C=1.0, tol=1e-4, multi_class="joint").fit(X, y)
     np.testing.assert_allclose(
         benchmark.log_probabilities(fit, cases, X_test), model.predict_log_proba(X_test), atol=1e-9
     )
@@ -55,5 +55,6 @@ def test_straight_lines_are_straight(iris):
     *_, cases = iris
     fit = benchmark.joint_fit(cases, lines=True)
     x = torch.linspace(-5, 5, 11, dtype=torch.float64)
-    for mode in fit.mode:
-        np.testing.assert_allclose(fit.prior.derivative(x, mode), 1, atol=5e-3)
+    sources = fit.best.fit.model
+    for mode in sources.mode:
+        np.testing.assert_allclose(sources.prior.derivative(x, mode), 1, atol=5e-3)

@@ -52,9 +52,9 @@ class TestProblems:
 class TestLearn:
     def test_is_what_the_classifier_does(self, rounds):
         """The first E-step and M-step: same weights, same evidence, for the default c."""
-        model = LinkgisticClassifier(
-            **QUICK, a=1.2, leave_one_out=False, max_iter=4, tol=0.0, random_state=3, n_samples=64
-        )
+        C = QUICK.get("C", 1.0)
+        link = PaperLink(n_basis=QUICK["n_basis"], random_state=3)
+        model = LinkgisticClassifier(link=link, C=C, max_iter=4, tol=0.0)
         with pytest.warns(UserWarning, match="not converged"):
             model.fit(SMALL.X, SMALL.y)
         # Other draws and another tolerance of the M-step: the paths run close, not together.
@@ -62,19 +62,6 @@ class TestLearn:
         assert rounds[0].value == pytest.approx(value, abs=1e-3)
         beta = model.coef_[0] / model.link_.slope
         np.testing.assert_allclose(rounds[-1].beta.numpy(), beta, rtol=0.05)
-
-    def test_left_out_is_what_the_classifier_does(self):
-        """As above, with links fitted to leave-one-out scores."""
-        found = em.learn(SMALL, rounds=4, seed=3, leave_one_out=True, **QUICK)
-        model = LinkgisticClassifier(
-            **QUICK, a=1.2, max_iter=4, tol=0.0, random_state=3, n_samples=64
-        )
-        with pytest.warns(UserWarning, match="not converged"):
-            model.fit(SMALL.X, SMALL.y)
-        beta = model.coef_[0] / model.link_.slope
-        np.testing.assert_allclose(found[-1].beta.numpy(), beta, rtol=0.05)
-        plain = em.learn(SMALL, rounds=0, seed=3, **QUICK)[0]
-        assert found[0].value < plain.value - 1  # scores that saw less fit worse
 
     def test_starts_at_logistic_regression(self):
         start = em.learn(SMALL, rounds=0, C=1.0, n_basis=2, tol=1e-10)[0]
