@@ -59,10 +59,12 @@ class FoldWeights:
         affordable = max(_SPARE, data.inputs.stored // 8)
         self._at_once = max(1, affordable // (K * (n + _VECTORS * d)))
         n_fits = 1 + folds.n_folds
-        self.level = fit.offset.clone()
+        # A shift that many classes share changes no probability: it is none.
+        shift = fit.offset.mean() if K > 1 else 0.0
+        self.level = fit.offset - shift
         self.beta = fit.beta.repeat(n_fits, 1, 1)
         self.offset = torch.zeros_like(fit.offset).repeat(n_fits, 1)
-        self.scores = (fit.scores - self.level[:, None]).repeat(n_fits, 1, 1)
+        self.scores = (fit.scores - fit.offset[:, None]).repeat(n_fits, 1, 1)
         self.strength = 1.0
         begin = data
         if _told_apart(data, fit):
@@ -77,10 +79,14 @@ class FoldWeights:
         self.settled = self._search(
             begin, self._straight, without_folds, _FIRST_STEPS, free_offset=True
         )
+        if K > 1:
+            shifts = self.offset.mean(1, keepdim=True)
+            self.offset -= shifts
+            self.scores -= shifts[..., None]
         if K > 1 and data.ridge < torch.finfo(data.centre.dtype).eps:
-            # Without a penalty, what all classes share is open.
-            for rows in (self.beta, self.offset, self.scores):
-                rows -= rows.mean(1, keepdim=True)
+            # Without a penalty, weights that all classes share are open, too.
+            self.beta -= self.beta.mean(1, keepdim=True)
+            self.scores -= self.scores.mean(1, keepdim=True)
 
     def held_out(self) -> Float[Tensor, "K n"]:
         """The scores of each row under the weights that have not seen its fold."""

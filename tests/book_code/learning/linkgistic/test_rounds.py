@@ -8,7 +8,7 @@ from scipy.special import expit, xlogy
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayesloss import GP, ISGP, LinkgisticClassifier, TrigonometricKernel, laplace
+from bayesloss import GP, ISGP, LinkgisticClassifier, PaperLink, TrigonometricKernel, laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss_book.learning.linkgistic import rounds as em
 
