@@ -27,6 +27,7 @@ from bayesloss_book.data import DataError
 from bayesloss_book.stores.needs import EXTRAS, missing_data, missing_modules
 from bayesloss_book.stores.provenance import current_runs, described, is_like, machine
 from bayesloss_book.stores.results import draw_rows, verify
+from bayesloss_book.stores.stale import STALE, is_stale
 from bayesloss_book.stores.tables import Row, read
 from bayesloss_book.stores.tolerances import ELSEWHERE, TIMES, Within
 
@@ -130,8 +131,10 @@ def _plan(store: Store, options: argparse.Namespace) -> Plan:
         return Plan(store, [], f"want {', '.join(missing)}, of the extra {extra!r}")
 
     def possible(row: Row) -> bool:
-        return options.full or not store.missing(row)
+        return not is_stale(store.name, row) and (options.full or not store.missing(row))
 
+    if all(is_stale(store.name, row) for row in store.rows):
+        return Plan(store, [], f"are {STALE[store.name]}")
     rows = [row for row in store.rows if possible(row)]
     if not rows:
         return Plan(store, [], f"want {store.missing(store.rows[0])}")
@@ -152,6 +155,10 @@ def _announce(plans: Sequence[Plan], options: argparse.Namespace) -> None:
             reasons.setdefault(plan.left_out, []).append(plan.store.name)
     for reason, names in reasons.items():
         print(f"not checked, for they {reason}: {', '.join(names)}")
+    for plan in plans:
+        stale = sum(is_stale(plan.store.name, row) for row in plan.store.rows)
+        if stale and not plan.left_out:
+            print(f"{stale} rows of {plan.store.name} are {STALE[plan.store.name]}")
     if not options.full and reasons:
         print("`make verify FULL=1` leaves out only what wants an extra; it takes far longer")
     taken = [plan for plan in plans if plan.drawn]

@@ -8,6 +8,7 @@ from bayesloss_book.data import DataError
 from bayesloss_book.stores import needs
 from bayesloss_book.stores import verify as command
 from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.stale import STALE, Stale
 from bayesloss_book.stores.tables import read, write
 from bayesloss_book.stores.tolerances import ELSEWHERE, TIMES, Within
 
@@ -232,3 +233,16 @@ def test_cells_that_take_long_are_not_drawn_and_that_is_said(store, capsys):
     assert said in capsys.readouterr().out
     assert drawn(store, "--seconds", "1") == {"{'x': 1.0}"}  # the quickest, if all are slow
     assert len(drawn(store, "--seconds", "10000")) == 2
+
+
+def test_rows_to_be_made_anew_are_left_out_and_told(store, capsys, monkeypatch):
+    change(store, 16.0, 99.0)
+    monkeypatch.setitem(STALE, "numbers", Stale("abc", "squares were others", {"x": (4.0,)}))
+    assert again(store) == 0
+    said = capsys.readouterr().out
+    assert "1 rows of numbers are of commit abc, to be made anew\n" in said
+    assert "] numbers: 3 cells agree" in said
+    monkeypatch.setitem(STALE, "numbers", Stale("abc", "squares were others"))
+    assert again(store) == 0
+    said = capsys.readouterr().out
+    assert "not checked, for they are of commit abc, to be made anew: numbers" in said
