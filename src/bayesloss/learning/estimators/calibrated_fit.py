@@ -50,13 +50,15 @@ _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 class HeldOut:
     """Problems whose rows are parts of folds, in as few columns as will do.
 
-    ``first`` is a logistic regression with C = 1 of the rows before they had parts, and ``back``
-    takes weights (any, d) to those of the inputs as they were given.
+    ``first`` are logistic regressions with C = 1 of the rows before they had parts, in the
+    coordinates of ``data``, which is None if they have several now. ``back`` takes weights (any, d)
+    to those of the inputs as they were given.
     """
 
     problems: Problems
     folds: Folds
     first: WeightFit
+    data: LinearScores | None
     back: Callable[[Tensor], Tensor]
 
 
@@ -66,9 +68,7 @@ class Model(ABC):
     joint: bool
 
     @abstractmethod
-    def regression(
-        self, data: LinearScores, tol: float, start: WeightFit
-    ) -> tuple[WeightFit, LinearScores]:
+    def regression(self, held_out: HeldOut, C: float, tol: float) -> tuple[WeightFit, LinearScores]:
         """The regression with the fixed link, and the data in the coordinates that suited it."""
 
     @abstractmethod
@@ -101,11 +101,11 @@ class OneVsRest(Model):
 
     joint = False
 
-    def regression(
-        self, data: LinearScores, tol: float, start: WeightFit
-    ) -> tuple[WeightFit, LinearScores]:
+    def regression(self, held_out: HeldOut, C: float, tol: float) -> tuple[WeightFit, LinearScores]:
         """Logistic regressions."""
-        return fit_fixed_link(data, LogLoss(), tol, start)
+        if C == 1.0 and held_out.data is not None:
+            return held_out.first, held_out.data
+        return fit_fixed_link(held_out.problems.at(C), LogLoss(), tol, held_out.first)
 
     def weights(
         self, data: LinearScores, fit: WeightFit, folds: Folds, tol: float
@@ -142,11 +142,9 @@ class Joint(Model):
 
     joint = True
 
-    def regression(
-        self, data: LinearScores, tol: float, start: WeightFit
-    ) -> tuple[WeightFit, LinearScores]:
+    def regression(self, held_out: HeldOut, C: float, tol: float) -> tuple[WeightFit, LinearScores]:
         """A multinomial regression."""
-        return fit_softmax(data, tol, start)
+        return fit_softmax(held_out.problems.at(C), tol, held_out.first)
 
     def weights(
         self, data: LinearScores, fit: WeightFit, folds: Folds, tol: float
@@ -188,14 +186,18 @@ def strengths(C: Numbers | Literal["auto"]) -> Array:
 def hold_out(problems: Problems, tol: float) -> HeldOut:
     """The one assignment to folds of a fit, for any penalty."""
     narrow, back = problems.narrowed()
-    first, _ = fit_fixed_link(narrow.at(1.0), LogLoss(), FINER * tol)
+    first, data = fit_fixed_link(narrow.at(1.0), LogLoss(), FINER * tol)
     near = ~_far_rows(first, problems.weight)
     if not near.all():
         _warn_of_far_rows(near)
         chosen = torch.from_numpy(near).to(problems.weight.device)
         return hold_out(problems.some(chosen), tol)
     folds = _folds(problems, first, tol)
-    return HeldOut(_parts(narrow, folds), folds, first, back)
+    parts = _parts(narrow, folds)
+    whole = parts.inputs is narrow.inputs
+    return HeldOut(
+        problems=parts, folds=folds, first=first, data=data if whole else None, back=back
+    )
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ def _path(model: Model, held_out: HeldOut, Cs: Array, tol: float) -> Path:
 
 
 def _candidate(model: Model, held_out: HeldOut, C: float, tol: float) -> Candidate:
-    fit, data = model.regression(held_out.problems.at(C), FINER * tol, held_out.first)
+    fit, data = model.regression(held_out, C, FINER * tol)
     return Candidate(
         model=model,
         C=C,
