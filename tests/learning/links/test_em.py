@@ -1,12 +1,20 @@
 """Tests of EM against the paper's own recipe: with psi, and by automatic differentiation."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 import torch
+from numpy.polynomial.hermite_e import hermegauss
+from numpy.polynomial.legendre import leggauss
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
 from textbook_joint import nu_of
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
 from bayesloss.learning.evidence.evidence import at_smoothness
+from bayesloss.learning.inference.laplace import even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import EM, LinkModel, fit_link
 from bayesloss.learning.weights.linear_scores import LinearScores
@@ -96,6 +104,82 @@ def test_grid_is_not_felt(kind):
     shift = (posterior.mean(x) - plain.mean(x)) / plain.variance(x).sqrt()
     assert float(shift.abs().max()) < 0.004
     assert posterior.log_evidence == pytest.approx(plain.log_evidence, abs=0.1)
+
+
+def brute_force(z, y, *, c, gamma, C, rounds):
+    """Weights after some rounds under an ISGP with two basis functions, by nothing of the library.
+
+    nu by Gauss and Legendre, the mode by BFGS and its Hessian by automatic differentiation, the
+    mean over the Gaussian by Gauss and Hermite, the weights by BFGS.
+    """
+    precision = torch.tensor([1, 1, gamma], dtype=torch.float64)  # (15), M = 2: b / a = k(0, 0)
+    steps, step_weights = (torch.from_numpy(array) for array in leggauss(12))
+
+    def nu(x, Gamma):
+        """Of scores (n,) and Gamma (..., 3): the intercept and the integral of f^2 from 0 to x."""
+        t = 0.5 * x[:, None] * (steps + 1)
+        waves = torch.stack([torch.cos(math.pi * c * t), torch.sin(math.pi * c * t)])
+        f = torch.einsum("...w,wnt->...nt", Gamma[..., :2], waves)
+        return Gamma[..., 2:] + 0.5 * x * (f**2 @ step_weights)
+
+    def log_labels(x, Gamma):
+        return torch.nn.functional.logsigmoid((2 * y - 1) * nu(x, Gamma))
+
+    def minimum(function, start):
+        def with_slope(at):
+            point = torch.tensor(at, requires_grad=True)
+            value = function(point)
+            (slope,) = torch.autograd.grad(value, point)
+            return float(value.detach()), slope.numpy()
+
+        found = minimize(with_slope, start, jac=True, method="BFGS", options={"gtol": 1e-9})
+        return torch.from_numpy(found.x)
+
+    z = z - z.mean(0)
+    fixed = LogisticRegression(C=C, tol=1e-12, max_iter=10_000).fit(z.numpy(), y.numpy())
+    beta = torch.from_numpy(fixed.coef_[0])
+    Gamma = torch.tensor([1.0, 0.1, float(fixed.intercept_[0])], dtype=torch.float64)
+    nodes, node_weights = hermegauss(10)
+    points = torch.tensor(list(itertools.product(nodes, repeat=3)))
+    products = itertools.product(node_weights, repeat=3)
+    shares = torch.tensor([math.prod(weights) for weights in products])
+    shares = shares / shares.sum()
+    for _ in range(rounds):
+        x = z @ beta
+
+        def energy(Gamma, x=x):
+            return 0.5 * precision @ Gamma**2 - log_labels(x, Gamma).sum()
+
+        Gamma = minimum(energy, Gamma.numpy())
+        H = torch.autograd.functional.hessian(energy, Gamma)  # eq. (11)
+        root = torch.linalg.cholesky(torch.linalg.inv(H))
+        spread = Gamma + points @ root.T
+
+        def short_of(beta, spread=spread):
+            return beta @ beta / (2 * C) - (shares @ log_labels(z @ beta, spread)).sum()
+
+        beta = minimum(short_of, beta.numpy())
+    return beta
+
+
+def test_rounds_are_those_of_brute_force():
+    """Two rounds with three parameters and forty labels."""
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn((40, 2), dtype=torch.float64, generator=generator)
+    error = torch.randn(40, dtype=torch.float64, generator=generator)
+    y = (1.5 * z[:, 0] - z[:, 1] > 0.8 * error).double()
+    c, gamma, C, tol = 0.15, 0.5, 1.0, 1e-10
+    data = LinearScores.of(z, y[None].long(), torch.ones(40, dtype=torch.float64), C)
+    fixed, adapted = fit_fixed_link(data, LogLoss(), tol)
+    prior = ISGP(TrigonometricKernel(a=1.5, c=c, n_basis=2), gamma=gamma)
+    points = even_normals(2**14, 3)
+    em = EM(adapted, LinkModel(Bernoulli(), prior, [prior], points, ordered=True), fixed, tol)
+    expected = brute_force(z, y, c=c, gamma=gamma, C=C, rounds=2)
+    for _ in em.rounds(2):
+        pass
+    # Half of it is the draws' error: with 2^12 of them 2e-4 are missing.
+    torch.testing.assert_close(em.beta[0], expected, rtol=5e-4, atol=0)
+    assert float((fixed.beta[0] - expected).abs().max()) > 0.3
 
 
 @KINDS
@@ -197,3 +281,20 @@ def test_the_evidence_chooses_the_prior():
         for prior in model.family
     ]
     assert found.posterior.prior is model.family[evidence.index(max(evidence))]
+
+
+def test_rounds_end_when_the_penalised_evidence_stands_still():
+    """Of the last changes in nats a case only the last is below the tolerance."""
+    data = data_of()
+    tol = 1e-6
+    data, model, fixed = begin(data, tol=tol)
+    em = EM(data, model, fixed, tol)
+    values = []
+    for number in em.rounds(60):
+        assert number == len(em.history["log_evidence"])
+        penalty = 0.5 * data.ridge * float(em.beta.square().sum())
+        values.append(em.found().log_evidence / data.total - penalty)
+    changes = np.abs(np.diff(values))
+    assert len(changes) > 2
+    assert changes[-1] < tol
+    assert (changes[:-1] >= tol).all()
