@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array, Numbers
+from bayesloss.arrays import Array, Numbers, read_labels
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
@@ -57,8 +56,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         """Inputs, and the labels as +1 and -1: (1, n) for two classes, (K, n) for more."""
         self._validate_params()
         features, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.classes_, codes = np.unique(read_labels(labels), return_inverse=True)
         K = len(self.classes_)
         if K < 2:
             raise ValueError(f"expected two classes, got one class, {self.classes_[0]!r}")

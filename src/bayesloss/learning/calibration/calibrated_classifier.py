@@ -19,15 +19,14 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_method_params, check_is_fitted
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, as_array, read_labels
 from bayesloss.learning.calibration.calibrator_base import Scale
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
-from bayesloss.learning.data.rows import check_weights
+from bayesloss.learning.data.checks import check_weights, group_numbers
 from bayesloss.warnings import warn_caller
 
 Calibrator = LinkCalibrator | SoftmaxCalibrator
@@ -137,9 +136,9 @@ class CalibratedClassifier(CalibratedClassifierCV):
         """
         self._validate_params()
         X, y = indexable(X, y)
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
+        labels = read_labels(y)
         weight = check_weights(sample_weight, labels)
+        group_numbers(groups, weight > 0)
         self.classes_, counts = np.unique(labels, return_counts=True)
         if len(self.classes_) == 0:
             raise ValueError(f"{type(self).__name__} needs at least two classes, got no cases")
@@ -310,7 +309,7 @@ def _method(estimator: Any) -> str:
 def _scores(estimator: Any, X: Any) -> Array:
     """Decision values or probabilities: of shape (n,) for two classes, else (n, n_classes)."""
     ask = getattr(estimator, _method(estimator))
-    scores = np.asarray(ask(X))
+    scores = as_array(ask(X))
     if scores.ndim == 2 and scores.shape[1] == 2:
         return scores[:, 1]
     return scores
