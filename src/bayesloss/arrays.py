@@ -29,12 +29,21 @@ _AS_IT_IS = 1e-6  # a sum of single precision is off by so much, and changes not
 
 
 def as_array(values: Any) -> NDArray:
-    """Values as an array; of a tensor also if it has a gradient, or a format that NumPy lacks."""
-    if hasattr(values, "detach"):  # PyTorch's
-        values = values.detach().cpu()
-        if str(values.dtype) == "torch.bfloat16":
-            values = values.float()
-    return np.asarray(values)
+    """Values as an array, those of tensors, too."""
+    return np.asarray(untensored(values))
+
+
+def untensored(values: Any) -> Any:
+    """The array of a tensor, which may have a gradient or a format that NumPy lacks; else values.
+
+    Beside tensors scikit-learn's checks would answer in tensors, under ``array_api_dispatch``.
+    """
+    if not hasattr(values, "detach"):  # as PyTorch's have
+        return values
+    values = values.detach().cpu()
+    if str(values.dtype) == "torch.bfloat16":
+        values = values.float()
+    return values.numpy()
 
 
 def as_scores(scores: ArrayLike) -> NDArray:
@@ -68,7 +77,7 @@ def one_label_a_row(y: Any) -> NDArray:
     values = as_array(y)
     if values.ndim > 0:
         refuse_missing(values, "labels")
-    labels: NDArray = column_or_1d(values if hasattr(y, "detach") else y, warn=True)
+    labels: NDArray = column_or_1d(untensored(y), warn=True)
     return labels
 
 

@@ -93,3 +93,15 @@ good, bad = torch.tensor([0.5, 0.5]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
 def test_bad_input(p, losses, said):
     with pytest.raises(ValueError, match=said):
         posterior_risk(p, losses)
+
+
+def test_masses_as_rounding_leaves_them():
+    """Three decimals, off by 0.001 together; and none at all."""
+    rounded = torch.tensor([[0.333, 0.333, 0.333], [0.2, 0.3, 0.5]], dtype=torch.float64)
+    losses = torch.eye(3, dtype=torch.float64)
+    rounded.requires_grad_()
+    found = posterior_risk(rounded, losses)
+    np.testing.assert_allclose(found[0].tolist(), 1 / 3, rtol=1e-15)
+    found.sum().backward()
+    assert rounded.grad is not None
+    assert posterior_risk(torch.zeros(0, 3), losses).shape == (0, 3)

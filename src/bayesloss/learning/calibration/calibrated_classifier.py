@@ -223,11 +223,14 @@ class CalibratedClassifier(CalibratedClassifierCV):
     ) -> None:
         """Fit the calibrator to held-out scores, and pair the classifiers that predict with it."""
         known = np.asarray(getattr(models[0], "classes_", self.classes_))
+        if len(known) > 2 and np.isin(self.classes_, known).all():
+            self.classes_ = known  # the cases of a frozen classifier may lack some
         if not np.array_equal(known, self.classes_):
             raise ValueError(f"expected the classifier's classes {known}, got {self.classes_}")
-        kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
         scale: Scale = "real" if _method(models[0]) == "decision_function" else "probability"
-        self.calibrator_: Calibrator = kind(scale=scale)
+        self.calibrator_: Calibrator = LinkCalibrator(scale=scale)
+        if len(self.classes_) > 2:
+            self.calibrator_ = SoftmaxCalibrator(scale=scale, classes=self.classes_)
         rows = held_out.rows
         weight = weight[rows] / np.bincount(rows)[rows]
         groups = None if groups is None else _safe_indexing(groups, rows)
@@ -246,7 +249,15 @@ class CalibratedClassifier(CalibratedClassifierCV):
                 "examples for at least one class: expected at least one for each fold, got "
                 f"{counts.min()}"
             )
-        splits = list(cv.split(X, labels, **for_split))
+        numbers = np.arange(len(labels))
+        splits = [
+            (numbers[train], numbers[test])  # which may be masks, or count from the end
+            for train, test in cv.split(X, labels, **for_split)
+        ]
+        if not splits:
+            raise ValueError(
+                "expected cv to give a split at least, got none: a generator gives each only once"
+            )
         for number, (train, _) in enumerate(splits, 1):
             unseen = np.setdiff1d(self.classes_, labels[train])
             if len(unseen):

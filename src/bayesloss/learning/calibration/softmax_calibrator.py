@@ -36,7 +36,13 @@ from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from bayesloss.arrays import Array, as_array, near_distributions, read_distributions
+from bayesloss.arrays import (
+    Array,
+    near_distributions,
+    one_label_a_row,
+    read_distributions,
+    untensored,
+)
 from bayesloss.learning.calibration.calibrator_base import (
     LOG_TEMPERATURE_VARIANCE,
     WIDER,
@@ -72,6 +78,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         half of the rows at least are distributions up to rounding, and then refuses what is none.
     sources : bool, default=True
         Whether sources follow the matrix.
+    classes : array-like of shape (K,), default=None
+        The labels of the columns; None for those of the cases, sorted. Cases may lack some.
 
     Attributes
     ----------
@@ -95,11 +103,19 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "scale": [StrOptions(set(get_args(Scale)))],
         "sources": ["boolean"],
+        "classes": ["array-like", None],
     }
 
-    def __init__(self, *, scale: Scale = "auto", sources: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        scale: Scale = "auto",
+        sources: bool = True,
+        classes: ArrayLike | None = None,
+    ) -> None:
         self.scale = scale
         self.sources = sources
+        self.classes = classes
 
     def fit(
         self,
@@ -113,7 +129,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         scores, y, sample_weight, groups : array-like of shape (n, K), (n,), (n,), (n,)
-            As for :meth:`LinkCalibrator.fit`, but with a column of scores for each sorted label.
+            As for :meth:`LinkCalibrator.fit`, but with a column of scores for each class.
 
         Raises
         ------
@@ -126,14 +142,15 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self._validate_params()
         values = _checked_rows(scores).astype(np.float64)
         rows = Rows.of(values, y, sample_weight, groups)
-        self.classes_, codes = np.unique(rows.y, return_inverse=True)
+        codes = self._read_classes(rows.y)
         if len(self.classes_) != rows.x.shape[1] or len(self.classes_) < 2:
             counted = ""
             if len(rows.y) < len(values):
                 counted = " with a weight above zero"
+            hint = "" if self.classes is not None else ": name them by classes= if cases lack some"
             raise ValueError(
                 f"expected a column of scores a class, got {rows.x.shape[1]} columns and labels of "
-                f"{len(self.classes_)} classes{counted}"
+                f"{len(self.classes_)} classes{counted}{hint}"
             )
         self.scale_ = self.scale
         if self.scale == "auto":
@@ -195,6 +212,21 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             ends.append(expit([odds - spread, odds + spread]))
         low, high = np.concatenate(ends, axis=1)
         return low, high
+
+    def _read_classes(self, labels: NDArray) -> NDArray:
+        """Set the classes; return the number of each label among them."""
+        kinds, codes = np.unique(labels, return_inverse=True)
+        self.classes_ = kinds
+        if self.classes is None:
+            return codes
+        self.classes_ = one_label_a_row(self.classes)
+        place = {name: k for k, name in enumerate(self.classes_.tolist())}
+        if len(place) < len(self.classes_):
+            raise ValueError(f"expected different classes, got {self.classes_.tolist()}")
+        unknown = [kind for kind in kinds.tolist() if kind not in place]
+        if unknown:
+            raise ValueError(f"expected labels among the classes, got {unknown[0]!r}")
+        return np.array([place[kind] for kind in kinds.tolist()])[codes]
 
     def _fit_temperature(self, scores: Array, loss: Any) -> Array:
         """The temperature; returns the log probabilities l."""
@@ -302,9 +334,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
 def _checked_rows(scores: ArrayLike) -> NDArray:
     """Scores of shape (n, K) as floats of their own precision, infinite or not; never NaN."""
-    values = as_array(scores) if hasattr(scores, "detach") else scores
     kinds = [np.float64, np.float32, np.float16]
-    rows: NDArray = check_array(values, dtype=kinds, ensure_all_finite=False)
+    rows: NDArray = check_array(untensored(scores), dtype=kinds, ensure_all_finite=False)
     if np.isnan(rows).any():
         row = int(np.isnan(rows).any(axis=1).argmax())
         raise ValueError(f"expected scores, got NaN in row {row}")

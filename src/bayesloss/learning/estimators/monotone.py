@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, untensored
 from bayesloss.learning.data.checks import check_weights
 from bayesloss.learning.data.estimator_base import (
     all_or_nothing,
@@ -265,7 +265,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             rows = DaskRows.in_blocks(x, y, sample_weight, "X")
             return rows.map(y=partial(np.asarray, dtype=np.float64))
         features, target = validate_data(
-            self, as_column(X), y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+            self,
+            as_column(X),
+            untensored(y),
+            dtype=np.float64,
+            y_numeric=True,
+            ensure_min_samples=2,
         )
         x = self._one_feature(features)
         y = np.asarray(target, dtype=np.float64)
@@ -331,6 +336,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
 def as_column(X: Any) -> Any:
     """Inputs of shape (n,) as a column; others as they are."""
+    X = untensored(X)
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     return np.asarray(X)[:, None] if len(shape) == 1 else X
 
