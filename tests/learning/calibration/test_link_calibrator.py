@@ -361,10 +361,11 @@ def test_small_units_are_no_probabilities():
     np.testing.assert_allclose(small.predict_proba(1e-4 * s), plain, atol=1e-5)
 
 
-@pytest.mark.parametrize("unit", [3e307, 1e-310])
+@pytest.mark.parametrize("unit", [5e307, 1e-310])
 def test_scores_may_be_as_large_or_small_as_floats(unit):
     """Subnormal numbers have 40 bits here; the range of the largest is no number."""
     s, y = cases(500, spread=1.0)
+    s = s.clip(-3.5, 3.5)
     plain = LinkCalibrator().fit(s, y).predict_proba(s)
     scaled = LinkCalibrator().fit(unit * s, y)
     np.testing.assert_allclose(scaled.predict_proba(unit * s), plain, atol=1e-5)
