@@ -369,7 +369,7 @@ def test_scores_may_be_as_large_or_small_as_floats(unit):
     plain = LinkCalibrator().fit(s, y).predict_proba(s)
     scaled = LinkCalibrator().fit(unit * s, y)
     np.testing.assert_allclose(scaled.predict_proba(unit * s), plain, atol=1e-5)
-    p = scaled.predict_proba([-1.7e308, 1.7e308])[:, 1]
+    p = scaled.predict_proba(np.finfo(float).max * np.array([-1, 1]))[:, 1]
     assert p[0] <= plain[s.argmin(), 1] and p[1] >= plain[s.argmax(), 1]
 
 
