@@ -349,7 +349,7 @@ class CostScorer(BaseEstimator):
         classes = self.matrix.classes if self.matrix._classes_given else estimator.classes_
         matrix = type(self.matrix).from_array(costs, classes=classes)
         p = np.zeros((len(predicted), len(matrix.classes)))
-        p[:, columns] = predicted
+        p[:, columns] = as_array(predicted)
         decided = matrix.decisions[matrix.risk(p).argmin(axis=1)]
         paid = matrix.cost(y, decided)
         return -float(np.average(paid, weights=sample_weight))

@@ -55,8 +55,8 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def _read(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, torch.Tensor]:
         """Inputs, and the labels as +1 and -1: (1, n) for two classes, (K, n) for more."""
         self._validate_params()
-        features, labels = validate_data(self, untensored(X), untensored(y), dtype=np.float64)
-        self.classes_, codes = np.unique(read_labels(labels), return_inverse=True)
+        features, labels = validate_data(self, untensored(X), read_labels(y), dtype=np.float64)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
         K = len(self.classes_)
         if K < 2:
             raise ValueError(f"expected two classes, got one class, {self.classes_[0]!r}")

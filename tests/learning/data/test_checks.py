@@ -11,6 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from bayesloss import (
     CalibratedClassifier,
+    GPClassifier,
     ISGPRegressor,
     LinkCalibrator,
     LinkgisticClassifier,
@@ -56,6 +57,25 @@ def test_weights_that_are_no_numbers_of_cases_are_refused(fit, size):
         said = r"of a total between 1e-06 and 1e\+13, got .*: .* divide them by their mean"
     with pytest.raises(ValueError, match=said):
         fit(np.full(N, size))
+
+
+WITH_LABELS = {
+    "LinkCalibrator": lambda y: LinkCalibrator().fit(S, y),
+    "SoftmaxCalibrator": lambda y: SoftmaxCalibrator().fit(LOGITS, y),
+    "CalibratedClassifier": lambda y: CalibratedClassifier(FROZEN).fit(X, y),
+    "LinkgisticClassifier": lambda y: LinkgisticClassifier().fit(X, y),
+    "GPClassifier": lambda y: GPClassifier(length_scale=1.0, amplitude=1.0).fit(X, y),
+    "reliability": lambda y: reliability(y, P, pos_label=1),
+    "ReliabilityDisplay": lambda y: ReliabilityDisplay.from_predictions(y, P, pos_label=1),
+}
+
+
+@pytest.mark.parametrize("fit", WITH_LABELS.values(), ids=WITH_LABELS)
+def test_labels_that_are_missing_are_refused(fit):
+    missing = pd.Series(KINDS).astype("Int64").where(np.arange(N) > 4)
+    for labels in (missing, missing.astype(float).to_numpy(dtype=float, na_value=np.nan)):
+        with pytest.raises(ValueError, match="labels without missing values, got 5 of 60"):
+            fit(labels)
 
 
 @weighted

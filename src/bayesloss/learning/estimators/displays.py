@@ -311,7 +311,9 @@ class ReliabilityDisplay:
         return display.plot(ax=ax, n_bins=n_bins)
 
     def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
-        """Draw curve, band and histogram, and bins if their number is given."""
+        """Draw curve, band and histogram, and bins if their number, at least 1, is given."""
+        if n_bins is not None and n_bins < 1:
+            raise ValueError(f"expected n_bins of at least 1, got {n_bins}")
         self.ax_ = ax = _axes_or_new(ax)
         p = np.linspace(self.y_prob.min(), self.y_prob.max(), 201)
         curve = self.reliability.calibrator.predict_proba(p)[:, 1]

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int, Int8
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from bayesloss.arrays import read_labels
@@ -152,12 +152,13 @@ def _read_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike
                 "whole groups that is in memory, or set leave_one_out=False and give none"
             )
         remember_columns(model, X)
-        y = column_or_1d(on_client(y, inputs, "y"))
+        y = read_labels(on_client(y, inputs, "y"))
         if len(y) != len(inputs):
             raise ValueError(f"expected {len(inputs)} labels, one a row of X, got {len(y)}")
         sample_weight = on_client(sample_weight, inputs, "sample_weight")
     else:
-        Z, y = validate_data(model, X, y, dtype=np.float64, order="C", accept_sparse="csr")
+        labels = read_labels(y)
+        Z, y = validate_data(model, X, labels, dtype=np.float64, order="C", accept_sparse="csr")
         Z, y = canonical(Z), np.asarray(y)
         inputs = SparseInputs(Z) if issparse(Z) else DenseInputs(torch.from_numpy(Z).to(device))
     if device.type != "cpu" and not isinstance(inputs, DenseInputs):
@@ -172,7 +173,7 @@ def _read_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike
             f"{largest:.3g}: scale them"
         )
     weight = check_weights(sample_weight, y)
-    rows = Rows(inputs, read_labels(y), weight)
+    rows = Rows(inputs, y, weight)
     if not weight.all():
         rows = rows.some(weight > 0)
     rows.groups = group_numbers(groups, weight > 0)
