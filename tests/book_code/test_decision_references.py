@@ -47,7 +47,7 @@ def test_more_bad_input():
         discretise(torch.tensor([]))
     with pytest.raises(ValueError, match=r"shape \(K, X, Y\)"):
         prediction_losses(torch.ones(2, 2), torch.ones(2, 2))
-    with pytest.raises(ValueError, match="sum to one"):
+    with pytest.raises(ValueError, match="sum to 1"):
         prediction_losses(torch.ones(2, 2, 2), torch.ones(2, 2))
     assert float(kl_divergence(HALVES, torch.tensor([1.0, 0.0]))) == np.inf
     assert float(kl_divergence(torch.tensor([1.0, 0.0]), HALVES)) == pytest.approx(np.log(2))

@@ -67,7 +67,7 @@ def test_refuses_test_inputs_and_means():
     points = torch.tensor([0.0, 1.0], dtype=torch.float64)
     for ask, said in [
         (lambda: MODEL.loss_matrix(points * math.nan), "finite test inputs"),
-        (lambda: MODEL.loss_matrix(points, torch.ones(2)), "sum to one"),
+        (lambda: MODEL.loss_matrix(points, torch.ones(2)), "sum to 1"),
         (lambda: MODEL.loss_matrix(points[:, None]), "x and z of shape"),
         (lambda: MODEL.divergence(Y[:1], points), "with its zeros"),
         (lambda: MODEL.action(points, Y[:2]), "comes with its support"),

@@ -278,3 +278,19 @@ def test_scorer_with_weights_and_costs_by_row():
     assert whole(model, X, y) == costs.scorer()(model, X, y, costs=table)
     with pytest.raises(ValueError, match="of the 240 rows with costs, got 80"):
         cross_validate(model, X, y, cv=cv, scoring=whole, error_score="raise")
+
+
+def test_probabilities_as_rounding_leaves_them():
+    """Scaled, so that risks are those of probabilities; what is in doubt is told."""
+    p = np.random.default_rng(0).dirichlet([1, 1, 1], 50)
+    costs = CostMatrix.from_array([[0, 19, 1], [4, 1, 0]])
+    for rounded in (p.round(3), p.astype(np.float16)):
+        exact = rounded / rounded.sum(axis=1, keepdims=True, dtype=float)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # Single and half precision have so many digits.
+            np.testing.assert_allclose(costs.risk(rounded), costs.risk(exact), rtol=2e-3)
+    with pytest.warns(UserWarning, match="1 of 1 rows .* 0.99 in row 0: they are scaled to 1"):
+        risk = costs.risk([[0.33, 0.33, 0.33]])
+    np.testing.assert_allclose(risk, [[20 / 3, 5 / 3]], rtol=1e-14)
+    np.testing.assert_array_equal(CostMatrix().risk([1.0000001]), CostMatrix().risk([1.0]))

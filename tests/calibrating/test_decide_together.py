@@ -97,3 +97,38 @@ def test_labels_of_three_classes_are_not_sampled():
     model = GPClassifier(length_scale=1.0, amplitude=1.0).fit([[0.0], [1.0], [2.0]], [0, 1, 2])
     with pytest.raises(ValueError, match="expected a fit of two classes, got 3"):
         model.sample_labels([[0.5]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "pos_label"),
+    [
+        ([-1, 1], None),
+        ([-1, 1], 1),
+        ([0.0, 1.0], None),
+        ([False, True], None),
+        (["no", "yes"], "yes"),
+        ([2, 1], 1),
+    ],
+)
+def test_labels_are_those_that_were_sampled(labels, pos_label):
+    draws = (np.random.default_rng(0).random((40, 6)) < 0.4).astype(int)
+    expected = decide_together(draws)
+    found = decide_together(np.array(labels)[draws], pos_label=pos_label)
+    np.testing.assert_array_equal(found.chosen, expected.chosen)
+    assert found.utility == expected.utility
+
+
+def test_labels_of_which_none_is_known_to_be_positive():
+    with pytest.raises(ValueError, match="or else the pos_label, got values such as .'a', 'b'."):
+        decide_together([["a", "b"]])
+    with pytest.raises(ValueError, match="pos_label='c' and one other label, got 2 kinds"):
+        decide_together([["a", "b"]], pos_label="c")
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e308])
+def test_only_ratios_of_weights_count(size):
+    draws = np.random.default_rng(0).random((40, 6)) < 0.4
+    weight = np.random.default_rng(1).random(40)
+    expected = decide_together(draws, sample_weight=weight)
+    found = decide_together(draws, sample_weight=size * weight)
+    assert found.utility == pytest.approx(expected.utility, rel=1e-12)

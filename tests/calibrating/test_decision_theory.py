@@ -79,9 +79,9 @@ good, bad = torch.tensor([0.5, 0.5]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
 @pytest.mark.parametrize(
     ("p", "losses", "said"),
     [
-        (torch.tensor([0.5, 0.6]), bad, "sum to one, got a sum that is off by 0.1"),
-        (torch.tensor([1.5, -0.5]), bad, "not negative, got -0.5"),
-        (torch.tensor([np.nan, 1.0]), bad, "expected finite masses .* got nan"),
+        (torch.tensor([0.5, 0.6]), bad, "sum to 1, got a sum of 1.1 in row 0"),
+        (torch.tensor([1.5, -0.5]), bad, r"in \[0, 1\], got 1.5 in row 0"),
+        (torch.tensor([np.nan, 1.0]), bad, r"in \[0, 1\], got nan"),
         (torch.tensor([]), bad, "at least one state"),
         (good, torch.tensor([[0.0, np.inf], [1.0, 0.0]]), "expected finite losses, got inf"),
         (good, torch.tensor([[0.0, np.nan], [1.0, 0.0]]), "expected finite losses, got nan"),
@@ -93,3 +93,15 @@ good, bad = torch.tensor([0.5, 0.5]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
 def test_bad_input(p, losses, said):
     with pytest.raises(ValueError, match=said):
         posterior_risk(p, losses)
+
+
+def test_masses_as_rounding_leaves_them():
+    """Three decimals, off by 0.001 together; and none at all."""
+    rounded = torch.tensor([[0.333, 0.333, 0.333], [0.2, 0.3, 0.5]], dtype=torch.float64)
+    losses = torch.eye(3, dtype=torch.float64)
+    rounded.requires_grad_()
+    found = posterior_risk(rounded, losses)
+    np.testing.assert_allclose(found[0].tolist(), 1 / 3, rtol=1e-15)
+    found.sum().backward()
+    assert rounded.grad is not None
+    assert posterior_risk(torch.zeros(0, 3), losses).shape == (0, 3)

@@ -168,7 +168,7 @@ def test_bad_input(algorithm):
             algorithm(p2, L2, M, start=0)
     with pytest.raises(ValueError, match="finite losses, got nan"):
         algorithm(p2, L2 * math.nan, 1.0, start=0)
-    with pytest.raises(ValueError, match="sum to one"):
+    with pytest.raises(ValueError, match="sum to 1"):
         algorithm(p2 * 2, L2, 1.0, start=0)
     with pytest.raises(ValueError, match=r"p of shape \(2,\)"):
         algorithm(torch.ones(1, dtype=torch.float64), L2, 1.0, start=0)

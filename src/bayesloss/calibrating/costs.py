@@ -15,10 +15,8 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, as_array, read_distributions, read_probabilities
 from bayesloss.warnings import warn_caller
-
-_SUM_TOLERANCE = 1e-6  # probabilities in single precision pass, slips do not
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -176,7 +174,8 @@ class CostMatrix:
         Raises
         ------
         ValueError
-            If the shape is wrong, or a row is not of probabilities that sum to one.
+            If the shape is wrong, or a row is not of probabilities that sum to one. Where it is so
+            within rounding, it is scaled; where that is in doubt, a warning says so.
         """
         p = self._checked(probabilities)
         self._check_rows(len(p), "probabilities")
@@ -296,20 +295,10 @@ class CostMatrix:
         if p.shape[1:] != (n_classes,) and not of_the_second:
             shapes = f"(n,) or (n, {n_classes})" if n_classes == 2 else f"(n, {n_classes})"
             raise ValueError(f"expected probabilities of shape {shapes}, got {p.shape}")
-        invalid = ~((p >= 0) & (p <= 1))
-        if invalid.any():
-            row = np.argwhere(invalid)[0, 0]
-            value = p[invalid][0]
-            raise ValueError(f"expected probabilities in [0, 1], got {value} in row {row}")
         if of_the_second:
+            p = read_probabilities(p)
             return np.stack([1 - p, p], axis=1)
-        total = p.sum(axis=1)
-        off = np.abs(total - 1) > _SUM_TOLERANCE
-        if off.any():
-            row = off.argmax()
-            got = f"a sum of {total[row]:.7g} in row {row}"
-            raise ValueError(f"expected rows of probabilities that sum to 1, got {got}")
-        return p
+        return read_distributions(p)
 
     def _key(self) -> tuple[Any, ...]:
         names = (tuple(self.classes.tolist()), tuple(self.decisions.tolist()))
@@ -360,7 +349,7 @@ class CostScorer(BaseEstimator):
         classes = self.matrix.classes if self.matrix._classes_given else estimator.classes_
         matrix = type(self.matrix).from_array(costs, classes=classes)
         p = np.zeros((len(predicted), len(matrix.classes)))
-        p[:, columns] = predicted
+        p[:, columns] = as_array(predicted)
         decided = matrix.decisions[matrix.risk(p).argmin(axis=1)]
         paid = matrix.cost(y, decided)
         return -float(np.average(paid, weights=sample_weight))
@@ -369,7 +358,7 @@ class CostScorer(BaseEstimator):
 
 
 def _real(values: ArrayLike, what: str) -> Array:
-    array = np.asarray(values)
+    array = as_array(values)
     message = f"expected {what} that are real numbers, got {array.dtype}"
     if array.dtype.kind not in "biufO":  # complex numbers, or text that reads like a number
         raise ValueError(message)

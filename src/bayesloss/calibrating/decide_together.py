@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from bayesloss.arrays import as_array
 from bayesloss.threads import one_thread, threads_for
 
 Utility = Callable[[Any, Any, Any], Any]
@@ -50,6 +51,7 @@ def decide_together(
     *,
     k: int | None = None,
     sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
 ) -> JointDecision:
     """Choose among m cases so that the expected utility of the choice is largest.
 
@@ -60,9 +62,9 @@ def decide_together(
     Parameters
     ----------
     draws : array-like of shape (n_draws, m)
-        Labels 0 and 1 of all cases, drawn *jointly* from their posterior predictive distribution,
-        such as by ``GPClassifier.sample_labels``. Columns drawn one by one would lose how errors
-        go together.
+        Labels of all cases, of two kinds, drawn *jointly* from their posterior predictive
+        distribution, such as by ``GPClassifier.sample_labels``. Columns drawn one by one would lose
+        how errors go together.
     utility : callable, optional
         ``utility(hits, chosen, positives)`` of integer arrays that broadcast: of the ``chosen``
         cases ``hits`` are positive, of all cases ``positives`` are. Linear or convex in ``hits``.
@@ -72,12 +74,14 @@ def decide_together(
         How many cases are to be chosen; any number if None.
     sample_weight : array-like of shape (n_draws,), optional
         Of the draws; equal if None.
+    pos_label : int, float, bool or str, default=None
+        The positive label; None for 1, with labels {0, 1} or {-1, 1}.
 
     Raises
     ------
     ValueError
-        If draws are not 0 and 1, weights are negative or all zero, k is not in 0, ..., m, or the
-        utility is not finite, or neither linear nor convex.
+        If draws are not of the positive label and another one, weights are negative or all zero, k
+        is not in 0, ..., m, or the utility is not finite, or neither linear nor convex.
 
     Examples
     --------
@@ -90,7 +94,7 @@ def decide_together(
     >>> round(decide_together(draws, saturating, k=1).utility, 3)
     -1.25
     """
-    read = _read(draws, sample_weight)
+    read = _read(draws, sample_weight, pos_label)
     utility = utility or f_measure
     m = read.labels.shape[1]
     if k is not None and not 0 <= k <= m:
@@ -127,14 +131,27 @@ class _Draws:
     positives: Int[np.ndarray, " n"]
 
 
-def _read(draws: ArrayLike, sample_weight: ArrayLike | None) -> _Draws:
-    labels = np.asarray(draws)
-    if labels.ndim != 2 or labels.size == 0 or not np.isin(labels, (0, 1)).all():
+def _read(draws: ArrayLike, sample_weight: ArrayLike | None, pos_label: Any) -> _Draws:
+    given = as_array(draws)
+    if given.ndim != 2 or given.size == 0:
+        raise ValueError(f"expected draws of shape (n_draws, n_cases), got {given.shape}")
+    kinds = set(given.ravel().tolist())
+    if pos_label is None and not (kinds <= {0, 1} or kinds <= {-1, 1}):
+        shown = given.ravel()[:3].tolist()
         raise ValueError(
-            "expected draws of labels 0 and 1, of shape (n_draws, n_cases), got shape "
-            f"{labels.shape} and values such as {labels.ravel()[:3].tolist()}"
+            "expected draws of labels 0 and 1, or -1 and 1, or else the pos_label, got values such "
+            f"as {shown}"
         )
-    weight = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, float)
+    if len(kinds | {pos_label}) > 2 and pos_label is not None:
+        raise ValueError(
+            f"expected draws of pos_label={pos_label!r} and one other label, got {len(kinds)} kinds"
+        )
+    labels = given == (1 if pos_label is None else pos_label)
+    weight = np.ones(len(labels))
+    if sample_weight is not None:
+        weight = as_array(sample_weight).astype(float)
+        _, exponent = np.frexp(weight.max(initial=0.0))
+        weight = np.ldexp(weight, -exponent)  # exact, so that sums of any weights are numbers
     if weight.shape != labels.shape[:1] or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
         raise ValueError("expected a weight a draw, none negative and not all zero")
     labels = labels.astype(float)

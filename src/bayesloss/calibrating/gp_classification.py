@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array, Numbers
+from bayesloss.arrays import Array, Numbers, read_labels, untensored
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
@@ -56,8 +55,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def _read(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, torch.Tensor]:
         """Inputs, and the labels as +1 and -1: (1, n) for two classes, (K, n) for more."""
         self._validate_params()
-        features, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
+        features, labels = validate_data(self, untensored(X), read_labels(y), dtype=np.float64)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         K = len(self.classes_)
         if K < 2:
@@ -69,6 +67,9 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         of_each_set = np.arange(K)[:, None] if K > 2 else np.array([[1]])  # the class that is +1
         signs = np.where(codes == of_each_set, 1.0, -1.0)
         return features, torch.from_numpy(signs)
+
+    def _read_new(self, X: ArrayLike) -> Array:
+        return validate_data(self, untensored(X), reset=False, dtype=np.float64)
 
     def _make_prior(self, X: Array, signs: torch.Tensor) -> torch.Tensor:
         """Choose the kernel, set the prior, and return its features, (1 or K, n, r)."""
@@ -117,7 +118,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def _margin(self, X: ArrayLike) -> Array:
         """The argument of Phi in LHG (25), a row for each set of labels."""
         check_is_fitted(self)
-        new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
+        new = self._scaled(self._read_new(X))
         features, noise = self.prior_.project(new)
         _, n, rank = self.prior_.basis.shape
         with threads_for(new.shape[1], n, rank):
@@ -154,7 +155,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if len(self.classes_) > 2:
             raise ValueError(f"expected a fit of two classes, got {len(self.classes_)}")
-        new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
+        new = self._scaled(self._read_new(X))
         generator = torch.Generator()
         generator.manual_seed(int(check_random_state(random_state).randint(2**31)))
         z = self.posterior_.sample(n_samples, generator)
@@ -346,7 +347,7 @@ class LossEMClassifier(ProbitClassifier):
         self.max_loss_ = check_max_loss(self.max_loss, self.costs_)
         target = inputs
         if X_target is not None:
-            target = validate_data(self, X_target, reset=False, dtype=np.float64)
+            target = self._read_new(X_target)
         features = self._make_prior(inputs, signs)
         _, n, rank = features.shape
         with threads_for(rank, n, rank):

@@ -242,3 +242,41 @@ def test_parameters_of_fit_are_cut_to_the_rows_of_a_fold():
 def test_too_few_classes_or_cases_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
         CalibratedClassifier(LogisticRegression()).fit(X, y)
+
+
+HALF = np.arange(len(Y)) < len(Y) // 2
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        [(HALF, ~HALF), (~HALF, HALF)],
+        [
+            (np.flatnonzero(HALF), np.flatnonzero(~HALF) - len(Y)),
+            (np.flatnonzero(~HALF) - len(Y), np.flatnonzero(HALF)),
+        ],
+    ],
+    ids=["masks", "from the end"],
+)
+def test_splits_may_be_masks_or_count_from_the_end(cv):
+    plain = [(np.flatnonzero(HALF), np.flatnonzero(~HALF))]
+    plain.append(plain[0][::-1])
+    expected = CalibratedClassifier(GaussianNB(), cv=plain).fit(X, Y).predict_proba(X)
+    found = CalibratedClassifier(GaussianNB(), cv=cv).fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_generator_of_splits_that_is_used_up_is_told():
+    splits = KFold(2, shuffle=True, random_state=0).split(X)
+    list(splits)
+    with pytest.raises(ValueError, match="cv to give a split at least, got none: a generator"):
+        CalibratedClassifier(GaussianNB(), cv=splits).fit(X, Y)
+
+
+def test_a_frozen_classifier_may_know_classes_that_cases_lack():
+    X, y = load_digits(return_X_y=True)
+    frozen = FrozenEstimator(GaussianNB().fit(X[:500], y[:500]))
+    kept = np.flatnonzero(y[500:] != 4)[:300] + 500
+    model = CalibratedClassifier(frozen).fit(X[kept], y[kept])
+    np.testing.assert_array_equal(model.classes_, np.arange(10))
+    assert model.predict_proba(X[:3]).shape == (3, 10)

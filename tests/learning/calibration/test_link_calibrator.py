@@ -324,3 +324,60 @@ def test_probabilities_where_log_odds_were_learned_are_told():
     model = LinkCalibrator().fit(s, y)
     with pytest.warns(UserWarning, match="look like probabilities"):
         model.predict_proba(expit(s))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.filterwarnings("error")
+def test_what_rounding_leaves_of_probabilities_is_read_as_such(dtype):
+    s, y = cases(400)
+    p = expit(s)
+    plain = LinkCalibrator().fit(p, y)
+    for off in (np.where(p == p.max(), 1.0002, p), np.where(p == p.min(), -1e-9, p)):
+        model = LinkCalibrator().fit(off.astype(dtype), y)
+        assert model.scale_ == "probability"
+        # One of 400 cases lies at the end.
+        found = model.predict_proba([0.2, 0.8])
+        np.testing.assert_allclose(found, plain.predict_proba([0.2, 0.8]), atol=0.02)
+    np.testing.assert_array_equal(plain.predict_proba([1.0005]), plain.predict_proba([1.0]))
+
+
+def test_what_may_be_probabilities_is_told():
+    s, y = cases(400)
+    p = expit(s)
+    with pytest.warns(UserWarning, match=r"outside \[0, 1\] by more than rounding, such as 1.006"):
+        model = LinkCalibrator().fit(np.where(p == p.max(), 1.006, p), y)
+    assert model.scale_ == "probability"
+    with pytest.warns(UserWarning, match="1 of 1 probabilities lie outside .* such as -0.005"):
+        model.predict_proba([-0.005])
+    with pytest.warns(UserWarning, match="read as real numbers, since 1 of 400 lie outside"):
+        assert LinkCalibrator().fit(np.where(p == p.max(), 1.3, p), y).scale_ == "real"
+
+
+@pytest.mark.filterwarnings("error")
+def test_small_units_are_no_probabilities():
+    s, y = cases(400)
+    plain = LinkCalibrator().fit(s, y).predict_proba(s)
+    small = LinkCalibrator().fit(1e-4 * s, y)
+    np.testing.assert_allclose(small.predict_proba(1e-4 * s), plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [5e307, 1e-310])
+def test_scores_may_be_as_large_or_small_as_floats(unit):
+    """Subnormal numbers have 40 bits here; the range of the largest is no number."""
+    s, y = cases(500, spread=1.0)
+    s = s.clip(-3.5, 3.5)
+    plain = LinkCalibrator().fit(s, y).predict_proba(s)
+    scaled = LinkCalibrator().fit(unit * s, y)
+    np.testing.assert_allclose(scaled.predict_proba(unit * s), plain, atol=1e-5)
+    p = scaled.predict_proba(np.finfo(float).max * np.array([-1, 1]))[:, 1]
+    assert p[0] <= plain[s.argmin(), 1] and p[1] >= plain[s.argmax(), 1]
+
+
+def test_weights_count_infinite_scores_at_one_end_as_copies():
+    s, y = cases(300)
+    s = np.where(s > 1.5, np.inf, s)
+    weight = np.random.default_rng(0).integers(1, 6, 300)
+    weighted = LinkCalibrator().fit(s, y, weight)
+    repeated = LinkCalibrator().fit(np.repeat(s, weight), np.repeat(y, weight))
+    at = np.array([-2, 0, 1, np.inf])
+    np.testing.assert_allclose(weighted.predict_proba(at), repeated.predict_proba(at), atol=1e-6)

@@ -1,6 +1,7 @@
 """Tests of reliability against truths that are known."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import xlogy
 
@@ -96,3 +97,46 @@ def test_it_is_shown_in_one_line():
     error = found.calibration_error
     shown = f"{error.mean:.4f} [{error.low:.4f}, {error.high:.4f}]"
     assert repr(found) == f"Reliability(calibration_error={shown}, level=0.95)"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y, p: (pd.Series(y).astype("Int64").where(y == 1), p), "labels without missing"),
+        (lambda y, p: (np.where(y == 1, 1.0, np.nan), p), "labels without missing values"),
+        (lambda y, p: (y, np.stack([1 - p, p], axis=1)), "of two classes give the second column"),
+        (lambda y, p: (y[1:], p), "inconsistent numbers of samples"),
+        (lambda y, p: (y + 1, p), "expected pos_label among .1, 2., got 3"),
+        (lambda y, p: (y, p + 0.5), r"probabilities in \[0, 1\], got 1"),
+        (lambda y, p: (0 * y + 3, p), "cases of two classes, got only 1"),
+    ],
+)
+def test_what_calibrators_refuse_is_refused(change, message):
+    y, p = change(*cases(n=100))
+    pos_label = 3 if np.max(y) >= 2 else 1
+    with pytest.raises(ValueError, match=message):
+        reliability(y, p, pos_label=pos_label)
+
+
+def test_levels_are_in_the_unit_interval():
+    for level in (0, 1, 95):
+        with pytest.raises(ValueError, match=f"a level in .0, 1., got {level}"):
+            reliability(*cases(n=100), level=level)
+
+
+def test_a_column_of_probabilities_and_rounded_ones_are_probabilities():
+    y, p = cases(n=300)
+    expected = reliability(y, p).calibration_error
+    assert reliability(y, p[:, None]).calibration_error == expected
+    p[0] = 1.0
+    off = np.where(p == 1.0, 1.001, p)
+    assert reliability(y, off).calibration_error == reliability(y, p).calibration_error
+
+
+def test_labels_are_counted_where_weights_are():
+    y, p = cases(n=300)
+    weight = np.ones(300)
+    weight[:10] = 0
+    marked = np.where(weight == 0, 7, y)
+    found = reliability(marked, p, sample_weight=weight, pos_label=1)
+    assert found.calibration_error == reliability(y, p, sample_weight=weight).calibration_error

@@ -28,7 +28,7 @@ def platt(z, y, weight):
 
 
 def transform(scores, y, weight, probabilities=False):
-    return ScoreTransform.fit(Rows(scores, y, weight), len(scores), probabilities)
+    return ScoreTransform.fit(Rows(scores, y, weight), probabilities)
 
 
 def test_the_sigmoid_maximises_platts_likelihood():
@@ -152,7 +152,7 @@ def test_where_one_end_has_no_infinite_scores_half_a_case_is_beyond():
     z[:5] = np.inf
     found = transform(z, y, weight)
     inner, above = z[5:], weight[:5].sum() / weight.sum()
-    ends = ndtri([0.5 / 40, 1 - above])
+    ends = ndtri([0.5 / weight.sum(), 1 - above])
     rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
     top = inner.max() + rate * (ndtri(1 - above / 2) - ends[1])
     assert found.finite.top == pytest.approx(top, rel=1e-12)

@@ -91,11 +91,19 @@ class TestMonotone:
         model = ISGPRegressor(n_basis=4, average_hyperparameters=False).fit(frame, self.y)
         MonotoneDisplay.from_estimator(model, frame, self.y)
 
+    def test_inputs_of_one_dimension_are_drawn_as_fit_takes_them(self, model):
+        column = MonotoneDisplay.from_estimator(model, *self.data)
+        flat = MonotoneDisplay.from_estimator(model, self.X[:, 0], self.y)
+        np.testing.assert_array_equal(flat.mean, column.mean)
+        np.testing.assert_array_equal(flat.X, column.X)
+
     def test_without_matplotlib(self, model, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(ImportError, match="pip install matplotlib"):
             MonotoneDisplay.from_estimator(model, *self.data)
 
     def test_shapes(self, model):
-        with pytest.raises(ValueError, match=r"expected X of shape \(n, 1\) and y .*, got \(40,\)"):
-            MonotoneDisplay.from_estimator(model, self.X[:, 0], self.y)
+        with pytest.raises(
+            ValueError, match=r"expected X of shape \(n, 1\) and y .*, got .* and \(30,\)"
+        ):
+            MonotoneDisplay.from_estimator(model, self.X, self.y[:30])

@@ -72,3 +72,8 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         ReliabilityDisplay.from_predictions([0, 1], [0.2, 0.7])
+
+
+def test_there_is_a_bin_at_least():
+    with pytest.raises(ValueError, match="expected n_bins of at least 1, got 0"):
+        ReliabilityDisplay.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.6, 0.7], n_bins=0)

@@ -241,3 +241,4 @@ def test_grid_grows_with_the_fourth_root():
     assert sizes[1] / sizes[0] == pytest.approx(2, rel=0.01)
     assert sizes[2] / sizes[1] == pytest.approx(2, rel=0.01)
     assert grid_size(prior, 0.0, 10) == 64
+    assert grid_size(prior, 16.0, 1e15) == grid_size(prior, 16.0, 1e8)

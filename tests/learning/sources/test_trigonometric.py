@@ -249,3 +249,11 @@ def test_the_packages_own_path_builds_no_array_of_n_by_m_by_m(make, monkeypatch)
             maximise_evidence(prior, Gaussian(100.0), x, y, smoothness=(2.0,), max_iter=1)
     # A block of 2^20 numbers, which doubling the harmonics may overshoot by a factor of two.
     assert largest.numel <= 2 * 2**20
+
+
+def test_no_draws_are_no_values():
+    """Of the ISGP, whose series are summed in pieces: of none, and at no points."""
+    prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=8))
+    x = torch.zeros(3, dtype=torch.float64)
+    assert prior.source(x, prior.sample(0)).shape == (0, 3)
+    assert prior.source(x[:0], prior.sample(2)).shape == (2, 0)

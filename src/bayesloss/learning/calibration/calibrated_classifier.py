@@ -19,15 +19,14 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_method_params, check_is_fitted
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, as_array, read_labels
 from bayesloss.learning.calibration.calibrator_base import Scale
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
-from bayesloss.learning.data.rows import check_weights
+from bayesloss.learning.data.checks import check_weights, group_numbers
 from bayesloss.warnings import warn_caller
 
 Calibrator = LinkCalibrator | SoftmaxCalibrator
@@ -137,9 +136,9 @@ class CalibratedClassifier(CalibratedClassifierCV):
         """
         self._validate_params()
         X, y = indexable(X, y)
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
+        labels = read_labels(y)
         weight = check_weights(sample_weight, labels)
+        group_numbers(groups, weight > 0)
         self.classes_, counts = np.unique(labels, return_counts=True)
         if len(self.classes_) == 0:
             raise ValueError(f"{type(self).__name__} needs at least two classes, got no cases")
@@ -224,11 +223,14 @@ class CalibratedClassifier(CalibratedClassifierCV):
     ) -> None:
         """Fit the calibrator to held-out scores, and pair the classifiers that predict with it."""
         known = np.asarray(getattr(models[0], "classes_", self.classes_))
+        if len(known) > 2 and np.isin(self.classes_, known).all():
+            self.classes_ = known  # the cases of a frozen classifier may lack some
         if not np.array_equal(known, self.classes_):
             raise ValueError(f"expected the classifier's classes {known}, got {self.classes_}")
-        kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
         scale: Scale = "real" if _method(models[0]) == "decision_function" else "probability"
-        self.calibrator_: Calibrator = kind(scale=scale)
+        self.calibrator_: Calibrator = LinkCalibrator(scale=scale)
+        if len(self.classes_) > 2:
+            self.calibrator_ = SoftmaxCalibrator(scale=scale, classes=self.classes_)
         rows = held_out.rows
         weight = weight[rows] / np.bincount(rows)[rows]
         groups = None if groups is None else _safe_indexing(groups, rows)
@@ -247,7 +249,15 @@ class CalibratedClassifier(CalibratedClassifierCV):
                 "examples for at least one class: expected at least one for each fold, got "
                 f"{counts.min()}"
             )
-        splits = list(cv.split(X, labels, **for_split))
+        numbers = np.arange(len(labels))
+        splits = [
+            (numbers[train], numbers[test])  # which may be masks, or count from the end
+            for train, test in cv.split(X, labels, **for_split)
+        ]
+        if not splits:
+            raise ValueError(
+                "expected cv to give a split at least, got none: a generator gives each only once"
+            )
         for number, (train, _) in enumerate(splits, 1):
             unseen = np.setdiff1d(self.classes_, labels[train])
             if len(unseen):
@@ -310,7 +320,7 @@ def _method(estimator: Any) -> str:
 def _scores(estimator: Any, X: Any) -> Array:
     """Decision values or probabilities: of shape (n,) for two classes, else (n, n_classes)."""
     ask = getattr(estimator, _method(estimator))
-    scores = np.asarray(ask(X))
+    scores = as_array(ask(X))
     if scores.ndim == 2 and scores.shape[1] == 2:
         return scores[:, 1]
     return scores

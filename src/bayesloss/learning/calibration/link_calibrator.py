@@ -27,12 +27,19 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from bayesloss.arrays import Array, as_scores
+from bayesloss.arrays import (
+    Array,
+    as_scores,
+    in_unit_interval,
+    may_be_probabilities,
+    read_probabilities,
+)
 from bayesloss.learning.calibration.calibrator_base import WIDER, Scale, composite_power
 from bayesloss.learning.calibration.monotone_curves import CurveTable
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
+from bayesloss.learning.data.checks import check_total
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
-from bayesloss.learning.data.rows import Rows, read_scores
+from bayesloss.learning.data.rows import Rows, is_dask, read_scores
 from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller, warn_unconverged
 
@@ -41,6 +48,7 @@ _MANY = 100  # kinds of labels that are told apart before they are refused
 # like probabilities: chance would put them there once in 8^4 times.
 _RARELY_INSIDE = 0.125
 _SUSPECTED = 4
+_STRAYED = 0.01  # the part of probabilities that slips may have put outside [0, 1]
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,7 @@ class _Survey:
     labels: NDArray  # the first of the sorted kinds
     n: int
     weight: float
+    whole: bool  # whether all weights are whole numbers
     inside: int  # how many scores lie in [0, 1]
     low: float  # the extreme scores, NaN if one is
     high: float
@@ -61,6 +70,7 @@ class _Survey:
             labels=np.unique(y)[:_MANY],
             n=len(x),
             weight=float(weight.sum()),
+            whole=bool((weight % 1 == 0).all()),
             inside=int(((x >= 0) & (x <= 1)).sum()),
             low=float(x.min(initial=np.inf)),
             high=float(x.max(initial=-np.inf)),
@@ -73,6 +83,7 @@ class _Survey:
             labels=np.unique(np.concatenate([part.labels for part in parts]))[:_MANY],
             n=sum(part.n for part in parts),
             weight=sum(part.weight for part in parts),
+            whole=all(part.whole for part in parts),
             inside=sum(part.inside for part in parts),
             low=float(np.min([part.low for part in parts])),
             high=float(np.max([part.high for part in parts])),
@@ -100,7 +111,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
         Whether scores are probabilities of ``classes_[1]``, calibrated on their log odds, or real
-        numbers in any units. "auto" takes fitted scores for probabilities if all are in [0, 1].
+        numbers in any units. "auto" takes fitted scores for probabilities if all are in [0, 1], up
+        to rounding, and warns where that is in doubt.
 
     Attributes
     ----------
@@ -143,8 +155,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Learn the curve; return self.
 
-        Warns if scores are all equal or run the wrong way (UserWarning), or if a search for a mode
-        did not converge (ConvergenceWarning).
+        Warns if scores are all equal, run the wrong way or are hardly probabilities, or weights are
+        hardly counts (UserWarning), or if a search for a mode did not converge
+        (ConvergenceWarning).
 
         Parameters
         ----------
@@ -158,21 +171,25 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError, RuntimeError
-            If there are not two classes, a score is NaN or, as a probability, outside [0, 1], or a
-            Dask collection comes with groups or blocks of unknown sizes or that do not match those
-            of y. If Dask's workers died or ran out of memory.
+            If there are not two classes, a label or a group is missing or there is one group only,
+            a score is NaN or, as a probability, outside [0, 1], weights are negative or their total
+            is no number of cases, or a Dask collection comes with groups or blocks of unknown sizes
+            or that do not match those of y. If Dask's workers died or ran out of memory.
         """
         self._validate_params()
         with all_or_nothing(self):
             rows = read_scores(scores, y, sample_weight, groups)
             survey = rows.fold(_Survey.of, merge=_Survey.merged)
-            self._read(survey)
+            if is_dask(scores):
+                check_total(survey.weight, survey.n, whole=survey.whole)
+            ends = self._read(survey)
             positive = self.classes_[1]
             rows = rows.map(y=lambda labels: (labels == positive).astype(np.float64))
-            in_unit_interval = self.scale_ == "probability"
-            self.transform_ = ScoreTransform.fit(rows, survey.n, in_unit_interval)
+            if ends.tolist() != [survey.low, survey.high]:
+                rows = rows.map(lambda x: x.clip(0, 1))
+            self.transform_ = ScoreTransform.fit(rows, self.scale_ == "probability")
             self._warn_of_direction()
-            ends = self.transform_(np.array([survey.low, survey.high]))
+            ends = self.transform_(ends)
             self._fit_curve(rows.map(self.transform_), survey.weight, ends)
         return self
 
@@ -247,8 +264,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _read(self, survey: _Survey) -> None:
-        """Take classes and scale from what is known of the cases, or refuse these."""
+    def _read(self, survey: _Survey) -> Array:
+        """Take classes and scale from what is known of the cases; return the scores' ends."""
         self.classes_ = survey.labels
         if len(self.classes_) == 1:
             raise ValueError(f"expected cases of two classes, got only {self.classes_[0]}")
@@ -261,20 +278,28 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self._in_unit_interval = survey.inside / survey.n
         self.scale_ = self.scale
         if self.scale == "auto":
-            self.scale_ = "probability" if survey.inside == survey.n else "real"
-        self._check_scale(ends)
+            probabilities = may_be_probabilities(survey.low, survey.high)
+            self.scale_ = "probability" if probabilities else "real"
+            strayed = survey.n - survey.inside
+            if not probabilities and 0 < strayed <= _STRAYED * survey.n:
+                warn_caller(
+                    f"scores are read as real numbers, since {strayed} of {survey.n} lie outside "
+                    f"[0, 1], which they span from {survey.low:.6g} to {survey.high:.6g}: say "
+                    "scale='real', or mend these if scores are probabilities"
+                )
+        return self._in_scale(ends)
 
-    def _check_scale(self, values: Array) -> None:
-        outside = values[(values < 0) | (values > 1)]
-        if self.scale_ != "probability" or len(outside) == 0:
-            return
-        message = f"expected probabilities in [0, 1], got {outside[0]:.6g}"
+    def _in_scale(self, values: NDArray) -> NDArray:
+        """Scores that, as probabilities, are in [0, 1] and not only within rounding of it."""
+        if self.scale_ == "real":
+            return values
+        hint = ""
         if self.scale == "auto":
-            message += (
+            hint = (
                 ": the scores that the calibrator was fitted to all lay there; if they were no "
                 "probabilities, fit it with scale='real'"
             )
-        raise ValueError(message)
+        return read_probabilities(values, hint)
 
     def _warn_of_direction(self) -> None:
         if math.isinf(self.transform_.sigmoid.error):
@@ -329,13 +354,12 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     def _position(self, scores: ArrayLike) -> Array:
         """Log odds less their centre, of scores that are in the scale of the fitted ones."""
         check_is_fitted(self)
-        values = as_scores(scores)
-        self._check_scale(values)
+        values = self._in_scale(as_scores(scores))
         if (
             self.scale_ == "real"
             and self._in_unit_interval < _RARELY_INSIDE
             and len(values) >= _SUSPECTED
-            and ((values >= 0) & (values <= 1)).all()
+            and in_unit_interval(values).all()
         ):
             warn_caller(
                 f"{len(values)} scores look like probabilities: all of them lie in [0, 1], and of "

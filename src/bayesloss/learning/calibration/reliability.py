@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
-from sklearn.utils.validation import _check_pos_label_consistency, column_or_1d
+from sklearn.utils.validation import _check_pos_label_consistency, check_consistent_length
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, as_scores, one_label_a_row, read_probabilities
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
+from bayesloss.learning.data.checks import check_weights
+from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.threads import one_thread
 
 _CASES = 4096  # that functionals are averaged over; more are thinned evenly
@@ -99,7 +101,8 @@ def reliability(
     Raises
     ------
     ValueError
-        As :meth:`LinkCalibrator.fit` does, or if the positive label is not among the labels.
+        As :meth:`LinkCalibrator.fit` does, if the level is not in (0, 1), or if the positive label
+        is not among the labels.
 
     Examples
     --------
@@ -111,12 +114,11 @@ def reliability(
     >>> round(report.calibration_error.mean, 2)  # sqrt(1/30) = 0.18
     0.18
     """
-    p = np.asarray(y_prob, dtype=np.float64)
-    y = positive_labels(y_true, pos_label)
-    calibrator = LinkCalibrator(scale="probability").fit(p, y, sample_weight, groups)
-    weight = np.ones(len(p))
-    if sample_weight is not None:
-        weight = np.asarray(sample_weight, np.float64)
+    check_level(level)
+    cases = PredictedCases.of(y_true, y_prob, sample_weight, pos_label)
+    p = cases.p
+    weight = cases.weight
+    calibrator = LinkCalibrator(scale="probability").fit(p, cases.y.astype(int), weight, groups)
     if len(p) > _CASES:
         order = np.argsort(p)
         share = np.cumsum(weight[order]) / weight.sum()
@@ -149,12 +151,33 @@ def reliability(
     )
 
 
-def positive_labels(y_true: ArrayLike, pos_label: Any) -> NDArray[np.int64]:
-    """1 where the label is the positive one, else 0."""
-    labels = column_or_1d(y_true)
-    n_kinds = len(np.unique(labels))
-    if n_kinds > 2:
-        raise ValueError(
-            f"expected labels of two kinds first, then probabilities, got {n_kinds} kinds"
-        )
-    return (labels == _check_pos_label_consistency(pos_label, labels)).astype(np.int64)
+@dataclass(frozen=True)
+class PredictedCases:
+    """Labels 0 and 1, predicted probabilities of 1, and how many times each case counts."""
+
+    y: Array
+    p: Array
+    weight: Array
+
+    @classmethod
+    def of(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        sample_weight: ArrayLike | None,
+        pos_label: Any,
+    ) -> "PredictedCases":
+        """Those given, after the checks that calibrators make."""
+        labels = one_label_a_row(y_true)
+        p = read_probabilities(as_scores(y_prob).astype(np.float64))
+        check_consistent_length(p, labels)
+        weight = check_weights(sample_weight, p)
+        kinds = np.unique(labels[weight > 0])
+        if len(kinds) > 2:
+            raise ValueError(
+                f"expected labels of two kinds first, then probabilities, got {len(kinds)} kinds"
+            )
+        positive = _check_pos_label_consistency(pos_label, labels)
+        if pos_label is not None and positive not in kinds.tolist():
+            raise ValueError(f"expected pos_label among {kinds.tolist()}, got {positive!r}")
+        return cls(y=(labels == positive).astype(np.float64), p=p, weight=weight)

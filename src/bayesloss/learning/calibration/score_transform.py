@@ -29,6 +29,8 @@ from bayesloss.warnings import warn_unconverged
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
 _VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
 _FARTHEST = 2.0**500  # in ranges: where infinite scores lie that are no probabilities
+_ORDINARY = (2.0**-900, 2.0**900)  # sizes of scores whose ranges are numbers, and normal ones
+_FEWEST = 2.0  # cases, since there are two classes
 _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slope at all
 _EQUAL = 1e-12  # the deviation of scores, in halves of their range, that rounding alone may make
 _NEWTON_STEPS = 100
@@ -63,13 +65,18 @@ class ScoreTransform:
     finite: "_FiniteEnds"
     tails: Callable[[Array], Array]
     sigmoid: PlattSigmoid
+    exponent: int = 0  # of the power of two that scores are divided by first
 
     @classmethod
-    def fit(cls, rows: Rows, n: int, probabilities: bool) -> "ScoreTransform":
-        """Learn the transform from n scores without NaN and labels 0 and 1, both present."""
+    def fit(cls, rows: Rows, probabilities: bool) -> "ScoreTransform":
+        """Learn the transform from scores without NaN and labels 0 and 1, both present."""
         rows = rows.map(partial(_real, probabilities=probabilities))
         values, weight = rows.distribution(np.append(DEPTHS, _TAIL))
-        finite = _FiniteEnds.fit(values, weight, n)
+        exponent = _exponent(values)
+        if exponent:
+            values = np.ldexp(values, -exponent)
+            rows = rows.map(lambda x: np.ldexp(x, -exponent))
+        finite = _FiniteEnds.fit(values, weight)
         values = finite(values)
         ends = np.array([values.min(), values.max()])
         rows = rows.map(finite)
@@ -81,7 +88,13 @@ class ScoreTransform:
             if other.log_likelihood > sigmoid.log_likelihood:
                 tails = learned
                 sigmoid = other
-        return cls(probabilities=probabilities, finite=finite, tails=tails, sigmoid=sigmoid)
+        return cls(
+            probabilities=probabilities,
+            finite=finite,
+            tails=tails,
+            sigmoid=sigmoid,
+            exponent=exponent,
+        )
 
     def __call__(self, scores: NDArray) -> Array:
         """The log odds of scores, finite ones: unseen 0 and 1 are read in their own precision."""
@@ -90,6 +103,8 @@ class ScoreTransform:
             least, most = last_log_odds(scores.dtype)
             z = self.tails(self.finite(values, least, most))
         else:
+            with np.errstate(over="ignore"):
+                values = np.ldexp(values, -self.exponent)
             z = self.tails(self.finite(values))
         return self.sigmoid.level + self.sigmoid.upward * (z - self.sigmoid.middle)
 
@@ -213,6 +228,14 @@ def _moments(z: Array, y: Array, weight: Array, middle: float, unit: float) -> A
     return np.array([weight.sum(), weight @ y, weight @ u, weight @ u**2])
 
 
+def _exponent(values: Array) -> int:
+    """The exponent of the largest finite value if its square or range may be no normal number."""
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    if largest == 0 or _ORDINARY[0] <= largest <= _ORDINARY[1]:
+        return 0
+    return math.frexp(largest)[1]
+
+
 def _real(scores: Array, probabilities: bool) -> Array:
     if not probabilities:
         return scores
@@ -233,8 +256,8 @@ class _FiniteEnds:
     top: float
 
     @classmethod
-    def fit(cls, values: Array, weight: Array, n: int) -> "_FiniteEnds":
-        """By a line through the ends of n values in a normal quantile plot."""
+    def fit(cls, values: Array, weight: Array) -> "_FiniteEnds":
+        """By a line through the ends of the values in a normal quantile plot."""
         total = weight.sum()
         below = float(weight[values == -np.inf].sum() / total)
         above = float(weight[values == np.inf].sum() / total)
@@ -245,7 +268,7 @@ class _FiniteEnds:
             low = float(finite.min())
             high = float(finite.max())
         # The normal quantiles of low and high, as far out as half a case at most.
-        least = 0.5 / n
+        least = 0.5 / max(float(total), _FEWEST)
         z_low, z_high = ndtri([max(below, least), 1 - max(above, least)])
         rate = _VOTE
         if high > low:

@@ -1,7 +1,7 @@
 r"""Calibration of many classes at once: a matrix that lets them speak for each other, then sources.
 
-Log probabilities, with half the least one seen in place of 0, are scaled by a temperature, and one
-further case is spread over the classes,
+Log probabilities, with half the least one seen in place of 0 or of -inf, are scaled by a
+temperature, and one further case is spread over the classes,
 
     l = log(softmax(t log p) + 1 / (n K)).
 
@@ -36,7 +36,13 @@ from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import (
+    Array,
+    near_distributions,
+    one_label_a_row,
+    read_distributions,
+    untensored,
+)
 from bayesloss.learning.calibration.calibrator_base import (
     LOG_TEMPERATURE_VARIANCE,
     WIDER,
@@ -51,6 +57,8 @@ from bayesloss.threads import on_one_thread, threads_for
 from bayesloss.warnings import warn_unconverged
 
 _TINY = float(np.finfo(np.float64).tiny)  # the least normal number of 64 bits
+_LARGEST = 1e100  # of scores, in size: their products with a temperature stay numbers
+_MOSTLY = 0.5  # the part of rows that are distributions where scores are probabilities
 _ROWS = 1_000  # that sources and bands are computed for at a time
 
 
@@ -66,9 +74,12 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
         Whether scores are probabilities, whose rows sum to 1, or margins or unnormalised log
-        probabilities. "auto" looks whether every row is a distribution.
+        probabilities, -inf for classes that are ruled out. "auto" takes them for probabilities if
+        half of the rows at least are distributions up to rounding, and then refuses what is none.
     sources : bool, default=True
         Whether sources follow the matrix.
+    classes : array-like of shape (K,), default=None
+        The labels of the columns; None for those of the cases, sorted. Cases may lack some.
 
     Attributes
     ----------
@@ -92,11 +103,19 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "scale": [StrOptions(set(get_args(Scale)))],
         "sources": ["boolean"],
+        "classes": ["array-like", None],
     }
 
-    def __init__(self, *, scale: Scale = "auto", sources: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        scale: Scale = "auto",
+        sources: bool = True,
+        classes: ArrayLike | None = None,
+    ) -> None:
         self.scale = scale
         self.sources = sources
+        self.classes = classes
 
     def fit(
         self,
@@ -110,37 +129,41 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         scores, y, sample_weight, groups : array-like of shape (n, K), (n,), (n,), (n,)
-            As for :meth:`LinkCalibrator.fit`, but with a column of scores for each sorted label.
+            As for :meth:`LinkCalibrator.fit`, but with a column of scores for each class.
 
         Raises
         ------
         ValueError
-            If columns and classes differ in number, or rows are not finite or no distributions.
+            If columns and classes differ in number, or rows are NaN, infinite or no distributions;
+            labels, weights and groups as for :meth:`LinkCalibrator.fit`.
         """
         from bayesloss.learning.calibration import calibrator_fit as fit
 
         self._validate_params()
-        values = check_array(scores, dtype=np.float64)
+        values = _checked_rows(scores).astype(np.float64)
         rows = Rows.of(values, y, sample_weight, groups)
-        self.classes_, codes = np.unique(rows.y, return_inverse=True)
+        codes = self._read_classes(rows.y)
         if len(self.classes_) != rows.x.shape[1] or len(self.classes_) < 2:
             counted = ""
             if len(rows.y) < len(values):
                 counted = " with a weight above zero"
+            hint = "" if self.classes is not None else ": name them by classes= if cases lack some"
             raise ValueError(
                 f"expected a column of scores a class, got {rows.x.shape[1]} columns and labels of "
-                f"{len(self.classes_)} classes{counted}"
+                f"{len(self.classes_)} classes{counted}{hint}"
             )
         self.scale_ = self.scale
         if self.scale == "auto":
-            self.scale_ = "probability" if _distributions(rows.x) else "real"
+            mostly = near_distributions(rows.x).mean() >= _MOSTLY
+            self.scale_ = "probability" if mostly else "real"
+        values = self._in_scale(rows.x)
         self.power_ = 1.0
         loss = fit.CrossEntropy(codes, rows.weight)
-        logits = self._fit_temperature(rows.x, loss)
+        logits = self._fit_temperature(values, loss)
         if rows.groups is not None:
             self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
             loss = fit.CrossEntropy(codes, self.power_ * rows.weight)
-            logits = self._fit_temperature(rows.x, loss)
+            logits = self._fit_temperature(values, loss)
         self._cases = (logits, loss.weight)
         affine = fit.fit_matrix(logits, loss)
         self.matrix_ = affine.matrix
@@ -190,6 +213,21 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         low, high = np.concatenate(ends, axis=1)
         return low, high
 
+    def _read_classes(self, labels: NDArray) -> NDArray:
+        """Set the classes; return the number of each label among them."""
+        kinds, codes = np.unique(labels, return_inverse=True)
+        self.classes_ = kinds
+        if self.classes is None:
+            return codes
+        self.classes_ = one_label_a_row(self.classes)
+        place = {name: k for k, name in enumerate(self.classes_.tolist())}
+        if len(place) < len(self.classes_):
+            raise ValueError(f"expected different classes, got {self.classes_.tolist()}")
+        unknown = [kind for kind in kinds.tolist() if kind not in place]
+        if unknown:
+            raise ValueError(f"expected labels among the classes, got {unknown[0]!r}")
+        return np.array([place[kind] for kind in kinds.tolist()])[codes]
+
     def _fit_temperature(self, scores: Array, loss: Any) -> Array:
         """The temperature; returns the log probabilities l."""
         from bayesloss.learning.calibration.calibrator_fit import fit_temperature
@@ -197,28 +235,49 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
             self._floor = max(0.5 * float(scores[scores > 0].min()), _TINY)
+        self._ruled_out = math.log(_TINY)
+        if self.scale_ == "real" and (scores == -np.inf).any():
+            behind = scores - scores.max(axis=1, keepdims=True)
+            self._ruled_out = float(behind[np.isfinite(behind)].min()) - math.log(2)
         self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
         self.temperature_ = fit_temperature(self._logits(scores), loss)
         return self._tempered(scores)
 
     def _as_scores(self, scores: ArrayLike) -> NDArray:
         check_is_fitted(self)
-        values: NDArray = check_array(scores, dtype=[np.float64, np.float32])
+        values = _checked_rows(scores)
         if values.shape[1] != len(self.classes_):
             K = len(self.classes_)
             raise ValueError(f"expected a column a class, {K} of them, got {values.shape[1]}")
-        return values
+        return self._in_scale(values)
+
+    def _in_scale(self, scores: NDArray) -> NDArray:
+        """Rows that, as probabilities, have the sum 1 and not only within rounding."""
+        if self.scale_ == "probability":
+            hint = "" if self.scale == "probability" else ": mend it, or fit with scale='real'"
+            return read_distributions(scores, hint)
+        ruled_out = scores == -np.inf
+        bad = (np.abs(scores.astype(np.float64, copy=False)) > _LARGEST) & ~ruled_out
+        bad |= ruled_out.all(axis=1, keepdims=True)
+        if bad.any():
+            row = int(bad.any(axis=1).argmax())
+            raise ValueError(
+                f"expected rows of scores of at most {_LARGEST:g}, or -inf for some classes, got "
+                f"{scores[bad][0]:.3g} in row {row}"
+            )
+        return scores
 
     def _logits(self, scores: NDArray) -> Array:
         """Log probabilities, or scores as they are."""
         # A 0 stands for what its format rounds to 0, or for the least normal number of 64 bits.
         least = max(float(np.finfo(scores.dtype).smallest_subnormal) / 2, _TINY)
         scores = scores.astype(np.float64, copy=False)
-        if self.scale_ == "real":
+        if self.scale_ == "probability":
+            return np.log(np.maximum(scores, least) + self._floor)
+        ruled_out = scores == -np.inf
+        if not ruled_out.any():
             return scores
-        if not _distributions(scores):
-            raise ValueError("expected rows that are distributions: at least 0, of sum 1")
-        return np.log(np.maximum(scores, least) + self._floor)
+        return np.where(ruled_out, scores.max(axis=1, keepdims=True) + self._ruled_out, scores)
 
     def _tempered(self, scores: NDArray) -> Array:
         """Log probabilities l after temperature and spread case, of zero sum in each row."""
@@ -273,6 +332,11 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
 
 
-def _distributions(scores: Array) -> bool:
-    sums = scores.sum(axis=1)
-    return bool((scores >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-4))
+def _checked_rows(scores: ArrayLike) -> NDArray:
+    """Scores of shape (n, K) as floats of their own precision, infinite or not; never NaN."""
+    kinds = [np.float64, np.float32, np.float16]
+    rows: NDArray = check_array(untensored(scores), dtype=kinds, ensure_all_finite=False)
+    if np.isnan(rows).any():
+        row = int(np.isnan(rows).any(axis=1).argmax())
+        raise ValueError(f"expected scores, got NaN in row {row}")
+    return rows

@@ -18,10 +18,10 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bayesloss.arrays import Array, as_scores
+from bayesloss.arrays import Array, as_scores, read_labels, refuse_missing
+from bayesloss.learning.data.checks import check_weights, group_numbers
 
 _PART = 2**20  # rows that a function is asked of together: what it makes of them takes memory
 _LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
@@ -44,12 +44,13 @@ class Rows:
 
     @classmethod
     def of(cls, x: NDArray, y: Any, sample_weight: ArrayLike | None, groups: Any) -> "Rows":
-        """The cases whose weight is positive, after a check of labels, weights and lengths."""
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(x, y, groups)
-        check_classification_targets(y)
+        """The cases whose weight is positive, after a check of labels, weights and groups."""
+        labels = read_labels(y)
+        check_consistent_length(x, labels)
         weight = check_weights(sample_weight, x)
-        return cls(x, y, weight, groups).some(weight > 0)
+        rows = cls(x, labels, weight).some(weight > 0)
+        rows.groups = group_numbers(groups, weight > 0)
+        return rows
 
     def some(self, chosen: NDArray) -> "Rows":
         """Some of the rows, by number or mask, such as those whose weight is positive."""
@@ -116,7 +117,9 @@ def _weighted_rows(x: Array, y: NDArray, weight: Array | None = None) -> Rows:
     weight = weight.astype(np.float64)
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise ValueError("expected sample weights finite and at least 0, got some that are not")
-    return Rows(x.astype(np.float64), np.asarray(y), weight).some(weight > 0)
+    labels = np.asarray(y)
+    refuse_missing(labels, "y")
+    return Rows(x.astype(np.float64), labels, weight).some(weight > 0)
 
 
 def read_scores(scores: Any, y: Any, sample_weight: Any, groups: Any) -> Rows:
@@ -272,11 +275,6 @@ def _count(x: Array, y: NDArray, weight: Array, chosen: Any, bits: int, finer: i
         keys = keys[inside]
         weight = weight[inside]
     return _Cells.of(keys >> finer << finer, weight, np.ones_like(weight))
-
-
-def check_weights(sample_weight: ArrayLike | None, X: Any) -> Array:
-    """The checked weights of the rows of X, ones by default."""
-    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:

@@ -14,10 +14,9 @@ from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.arrays import Array
-from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
-from bayesloss.learning.data.rows import check_weights
+from bayesloss.learning.calibration.reliability import PredictedCases, Reliability, reliability
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss.learning.estimators.monotone import ISGPRegressor
+from bayesloss.learning.estimators.monotone import ISGPRegressor, as_column
 from bayesloss.learning.links.fitted_link import FittedLink
 
 _DIAGONAL = "perfectly calibrated"
@@ -150,7 +149,7 @@ class MonotoneDisplay:
         Parameters
         ----------
         estimator, X, y, ax : ISGPRegressor, array-like of shape (n, 1) and (n,), optional Axes
-            The data to draw need not be those of the fit.
+            The data to draw need not be those of the fit; X may have the shape (n,), too.
         level : float, default=0.95
         n_points : int, default=200
             Size of the grid, which is even in the units of ``estimator.range_map_``.
@@ -161,7 +160,7 @@ class MonotoneDisplay:
             If X or y has another shape; if Matplotlib is not installed.
         """
         check_is_fitted(estimator)
-        inputs = np.asarray(X, dtype=np.float64)
+        inputs = np.asarray(as_column(X), dtype=np.float64)
         targets = np.asarray(y, dtype=np.float64)
         if inputs.ndim != 2 or inputs.shape[1] != 1 or targets.shape != (len(inputs),):
             shapes = f"{inputs.shape} and {targets.shape}"
@@ -301,18 +300,20 @@ class ReliabilityDisplay:
             pos_label=pos_label,
             level=level,
         )
-        positive = positive_labels(y_true, pos_label).astype(np.float64)
+        cases = PredictedCases.of(y_true, y_prob, sample_weight, pos_label)
         display = cls(
             reliability=fitted,
-            y_true=positive,
-            y_prob=np.asarray(y_prob, dtype=np.float64),
+            y_true=cases.y,
+            y_prob=cases.p,
             name=name,
-            sample_weight=check_weights(sample_weight, positive),
+            sample_weight=cases.weight,
         )
         return display.plot(ax=ax, n_bins=n_bins)
 
     def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
-        """Draw curve, band and histogram, and bins if their number is given."""
+        """Draw curve, band and histogram, and bins if their number, at least 1, is given."""
+        if n_bins is not None and n_bins < 1:
+            raise ValueError(f"expected n_bins of at least 1, got {n_bins}")
         self.ax_ = ax = _axes_or_new(ax)
         p = np.linspace(self.y_prob.min(), self.y_prob.max(), 201)
         curve = self.reliability.calibrator.predict_proba(p)[:, 1]

@@ -22,14 +22,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, untensored
+from bayesloss.learning.data.checks import check_weights
 from bayesloss.learning.data.estimator_base import (
     all_or_nothing,
     by_blocks,
     check_level,
     remember_columns,
 )
-from bayesloss.learning.data.rows import DaskRows, Rows, array_of, check_weights, is_dask
+from bayesloss.learning.data.rows import DaskRows, Rows, array_of, is_dask
 from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
 from bayesloss.learning.evidence.evidence import maximise_evidence
 from bayesloss.learning.evidence.mixtures import PosteriorMixture, average_hyperparameters
@@ -264,7 +265,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             rows = DaskRows.in_blocks(x, y, sample_weight, "X")
             return rows.map(y=partial(np.asarray, dtype=np.float64))
         features, target = validate_data(
-            self, _as_column(X), y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+            self,
+            as_column(X),
+            untensored(y),
+            dtype=np.float64,
+            y_numeric=True,
+            ensure_min_samples=2,
         )
         x = self._one_feature(features)
         y = np.asarray(target, dtype=np.float64)
@@ -280,7 +286,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def _new_input(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
-        features = validate_data(self, _as_column(X), reset=False, dtype=np.float64)
+        features = validate_data(self, as_column(X), reset=False, dtype=np.float64)
         x = self._units.inputs(self._one_feature(features))
         edge = 1 / self.period_fraction
         outside = int((x.abs() > edge).sum())
@@ -328,7 +334,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return prior, Gaussian(1 / (1 - correlation**2))
 
 
-def _as_column(X: Any) -> Any:
+def as_column(X: Any) -> Any:
+    """Inputs of shape (n,) as a column; others as they are."""
+    X = untensored(X)
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     return np.asarray(X)[:, None] if len(shape) == 1 else X
 

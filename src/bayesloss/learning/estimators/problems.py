@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float, Int, Int8
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from bayesloss.arrays import read_labels
+from bayesloss.learning.data.checks import check_weights, group_numbers, times_class_weights
 from bayesloss.learning.data.dask_inputs import DaskInputs, on_client
 from bayesloss.learning.data.estimator_base import remember_columns
 from bayesloss.learning.data.inputs import (
@@ -27,7 +27,7 @@ from bayesloss.learning.data.inputs import (
     canonical,
     merge_duplicates,
 )
-from bayesloss.learning.data.rows import Rows, check_weights, is_dask
+from bayesloss.learning.data.rows import Rows, is_dask
 from bayesloss.learning.weights.linear_scores import LinearScores
 
 SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
@@ -87,7 +87,7 @@ def read_problems(
         who = type(model).__name__
         raise ValueError(f"{who} needs at least two classes, got one class only: {classes[0]}")
     if model.class_weight is not None:
-        rows.weight = rows.weight * compute_sample_weight(model.class_weight, rows.y)
+        rows.weight = times_class_weights(rows.weight, model.class_weight, rows.y)
     rows.y = codes
     if merge_copies:
         # Copies of a row have to agree in class and group.
@@ -129,12 +129,13 @@ def _read_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike
                 "whole groups that is in memory"
             )
         remember_columns(model, X)
-        y = column_or_1d(on_client(y, inputs, "y"))
+        y = read_labels(on_client(y, inputs, "y"))
         if len(y) != len(inputs):
             raise ValueError(f"expected {len(inputs)} labels, one a row of X, got {len(y)}")
         sample_weight = on_client(sample_weight, inputs, "sample_weight")
     else:
-        Z, y = validate_data(model, X, y, dtype=np.float64, order="C", accept_sparse="csr")
+        labels = read_labels(y)
+        Z, y = validate_data(model, X, labels, dtype=np.float64, order="C", accept_sparse="csr")
         Z = canonical(Z)
         y = np.asarray(y)
         inputs = SparseInputs(Z) if issparse(Z) else DenseInputs(torch.from_numpy(Z).to(device))
@@ -149,22 +150,9 @@ def _read_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike
             f"expected inputs whose largest is within {SIZES[0]} and {SIZES[1]}, or 0, got "
             f"{largest:.3g}: scale them"
         )
-    check_classification_targets(y)
     weight = check_weights(sample_weight, y)
-    if not weight.any():
-        raise ValueError("expected a sample weight above zero, got none")
-    rows = Rows(inputs, y, weight, _group_numbers(groups, len(inputs)))
-    return rows if weight.all() else rows.some(weight > 0)
-
-
-def _group_numbers(groups: ArrayLike | None, n: int) -> Int[np.ndarray, " n"] | None:
-    """The groups, if any, as numbers from 0."""
-    if groups is None:
-        return None
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
-        raise ValueError(f"expected groups of shape ({n},), got {labels.shape}")
-    numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    if numbers.max() == 0:
-        raise ValueError("expected at least two groups, got one: nothing is left without it")
-    return numbers
+    rows = Rows(inputs, y, weight)
+    if not weight.all():
+        rows = rows.some(weight > 0)
+    rows.groups = group_numbers(groups, weight > 0)
+    return rows

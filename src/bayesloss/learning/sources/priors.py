@@ -34,6 +34,8 @@ from bayesloss.tensors import as_number, as_positive, as_scalar
 B = TypeVar("B", bound=Basis, covariant=True)
 PriorName = Literal["isgp", "gp"]
 
+_TOLD_APART = 1e8  # data that a grid is made for: of more, its error of 1e-7 is all the same
+
 
 class SourcePrior(ABC, Generic[B]):
     """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
@@ -346,5 +348,5 @@ def grid_size(prior: SourcePrior, width: float, n: float) -> int:
     """
     kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
     length_scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
-    cells = math.ceil(width / length_scale * n**0.25 / math.sqrt(0.012))
+    cells = math.ceil(width / length_scale * min(n, _TOLD_APART) ** 0.25 / math.sqrt(0.012))
     return max(64, cells + 1)  # with fewer a step costs as much, by its M^3 products

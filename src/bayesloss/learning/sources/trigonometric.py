@@ -163,7 +163,7 @@ def _powers(angle: Tensor, degree: int) -> Tensor:
 def _polynomial(coefficients: Tensor, angle: Tensor) -> Tensor:
     """Polynomials, (S, K), at exp(i angle), (S, n), in pieces (Paterson and Stockmeyer 1973)."""
     n_series, degree = coefficients.shape
-    inner = min(degree, math.isqrt(degree * n_series))
+    inner = min(degree, max(1, math.isqrt(degree * n_series)))  # there may be no series
     outer = -(-degree // inner)
     pieces = coefficients.new_zeros((n_series, outer * inner))
     pieces[:, :degree] = coefficients
@@ -171,4 +171,4 @@ def _polynomial(coefficients: Tensor, angle: Tensor) -> Tensor:
     low = torch.cat([ones, _powers(angle, inner - 1)], dim=1)
     high = torch.cat([ones, _powers(inner * angle, outer - 1)], dim=1)
     values = pieces.reshape(-1, inner) @ low.T
-    return (values.reshape(n_series, outer, -1) * high.T).sum(dim=1)
+    return (values.reshape(n_series, outer, len(angle)) * high.T).sum(dim=1)

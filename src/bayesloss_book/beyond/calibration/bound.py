@@ -30,7 +30,7 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     cases = draw(data, "curve", "curve", n, number)
     y = torch.from_numpy(cases.y)
     rows = Rows(cases.scores, cases.y, np.ones(n))
-    to_log_odds = ScoreTransform.fit(rows, n, cases.probability)
+    to_log_odds = ScoreTransform.fit(rows, cases.probability)
     x = torch.from_numpy(to_log_odds(cases.scores))
     centre, half = float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2
     kernel = TrigonometricKernel(a=2.0, c=_FILLED / half, n_basis=_N_BASIS)

@@ -160,7 +160,7 @@ def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[
         else:
             drawn = scores.draw(data, "curve" if model == "curve" else "real", model, n, number)
             rows = Rows(drawn.scores, drawn.y, np.ones(n))
-            turn = ScoreTransform.fit(rows, n, drawn.probability)
+            turn = ScoreTransform.fit(rows, drawn.probability)
             x, x_test = turn(drawn.scores)[:, None], turn(drawn.test_scores)[:, None]
             y, truth = drawn.y, drawn.truth
         x, x_test = (np.column_stack([np.ones(len(part)), part]) for part in (x, x_test))
