@@ -26,7 +26,7 @@ from bayesloss.learning.weights.weight_search import WeightFit, maximise_weights
 
 FINER = 0.1  # part of tol to which weights are fitted: what is left undone is not held out
 _FIRST_STEPS = 1000  # L-BFGS iterations of a regression without a fold,
-_STEPS = 10  # and of weights under new curves, which move meanwhile
+_STEPS = 20  # and of weights under new curves, which move meanwhile
 _SPARE = 2**23  # numbers that searches without folds may take together whatever the inputs' size
 _VECTORS = 20  # of weights, in the memory of a search
 
