@@ -12,12 +12,12 @@ from scipy.interpolate import CubicSpline
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss import ISGP, LinkgisticClassifier, LogLoss, TrigonometricKernel, laplace
+from bayesloss import ISGP, LinkgisticClassifier, LogLoss, PaperLink, TrigonometricKernel, laplace
 from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.em import EM
 from bayesloss.learning.links.tables import HermiteTable, table_nodes
 from bayesloss.learning.sources.priors import grid_size
 from bayesloss_book.data import DataError, load_images
@@ -37,7 +37,7 @@ def images():
 
 
 FITS = {
-    "linkgistic": lambda: LinkgisticClassifier(random_state=0),
+    "linkgistic": lambda: LinkgisticClassifier(),
     "logistic": lambda: LogisticRegression(C=1.0, tol=1e-4, max_iter=1000),
     "calibrated": lambda: CalibratedClassifierCV(
         LogisticRegression(C=1.0, tol=1e-4, max_iter=1000), cv=5
@@ -61,8 +61,8 @@ def test_ten_classes(benchmark, images, together):
 
     def fit():
         if together:
-            return [LinkgisticClassifier(random_state=0).fit(X, y)]
-        return [LinkgisticClassifier(random_state=0).fit(X, y == k) for k in range(10)]
+            return [LinkgisticClassifier().fit(X, y)]
+        return [LinkgisticClassifier().fit(X, y == k) for k in range(10)]
 
     models = benchmark.pedantic(fit, rounds=1)
     benchmark.extra_info["rounds"] = [model.n_iter_ for model in models]
@@ -141,15 +141,17 @@ def test_expectations(benchmark, monkeypatch, a, exact):
     x = X @ beta
     y = rng.random(1000) < 1 / (1 + np.exp(-np.where(x > 0, 3 * x, x)))
 
-    def expectations(_, link):
-        nodes = table_nodes(link.prior, 1.5 * link.reach, 64)
-        law = law_at(link.posterior, nodes)
+    def expectations(em):
+        nodes = table_nodes(em.prior, 1.5 * float(em.scores.abs().max()), 64)
+        law = law_at(em.found(), nodes)
         up = law.expected_log_sigmoid().value
         values = torch.stack([up - law.mean, up])
         slopes = CubicSpline(nodes.numpy(), values.numpy(), axis=1)(nodes.numpy(), 1)
         return HermiteTable(nodes, values, torch.from_numpy(slopes))
 
     if exact:
-        monkeypatch.setattr(LinkModel, "expectations", expectations)
-    model = benchmark.pedantic(LinkgisticClassifier(a=a).fit, (X, y), rounds=5, warmup_rounds=1)
+        monkeypatch.setattr(EM, "_expectations", expectations)
+    link = PaperLink(a=a, n_samples=None)
+    fit = LinkgisticClassifier(link=link).fit
+    model = benchmark.pedantic(fit, (X, y), rounds=5, warmup_rounds=1)
     assert model.converged_

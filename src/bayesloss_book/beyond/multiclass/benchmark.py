@@ -119,6 +119,21 @@ def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
     return measures | {"factor": factor, "rounds": len(full.log_evidences), "gain": gain}
 
 
+def choices(*, data: str, seed: int) -> dict[str, float]:
+    """Test log losses, in nats, of both ways with many classes, and of the one that is chosen.
+
+    By the values of the classifier's ``multi_class``: ``joint``, ``ovr`` and ``auto``.
+    """
+    X, y, X_test, y_test = problem(data, 0, seed)
+    losses = {}
+    with warnings.catch_warnings(action="ignore"):  # of rows far out
+        for way in ("joint", "ovr", "auto"):
+            model = LinkgisticClassifier(multi_class=way).fit(X, y)
+            log_p = model.predict_log_proba(X_test)
+            losses[way] = -float(log_p[np.arange(len(y_test)), y_test].mean())
+    return losses
+
+
 @dataclass(frozen=True)
 class Cases:
     """Training data as the library's fits take them, and the multinomial regressions of folds."""

@@ -51,6 +51,15 @@ def test_joint_model_is_the_classifiers(iris):
     )
 
 
+def test_the_joint_model_is_chosen_where_it_is_better(iris):
+    X, y, X_test, y_test, _ = iris
+    losses = benchmark.choices(data="iris", seed=3)
+    assert losses["auto"] == losses["joint"] < losses["ovr"]
+    for way, loss in losses.items():
+        p = LinkgisticClassifier(multi_class=way).fit(X, y).predict_proba(X_test)
+        assert loss == pytest.approx(log_loss(y_test, p), rel=1e-9)
+
+
 def test_straight_lines_are_straight(iris):
     *_, cases = iris
     fit = benchmark.joint_fit(cases, lines=True)
