@@ -13,7 +13,7 @@ from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, SETTING
 # Each accuracy, and what its values on the parts of the test set are called.
 WHOLE = {"ovr_accuracy": "ovr_part", "accuracy": "part"}
 
-LEARNED = ("ISGP", HELD_OUT)  # links fitted to training scores, and to leave-one-out scores
+LEARNED = ("ISGP", HELD_OUT)  # links fitted to training scores, and to held-out scores
 
 _KEYS = ["data", "size", *SETTING]
 

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.pyplot import setp, subplots
+from matplotlib.pyplot import subplots
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import expit
 
 from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss_book import Array
-from bayesloss_book.figures import COLOURS, style
+from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.linkgistic.rounds import Round
 
 
@@ -69,53 +68,6 @@ def draw_creep(rounds: Sequence[Round], shown: Sequence[int]) -> Figure:
         right.plot(x / x.std(), nu, dashes, color=colour, label=f"round {number}")
     right.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title="link")
     right.legend(fontsize="small")
-    return figure
-
-
-def draw_held_out(
-    scores: ArrayLike,
-    held_out: ArrayLike,
-    y: ArrayLike,
-    runs: Mapping[str, tuple[Round, pd.DataFrame]],
-) -> Figure:
-    """By how much scores fall back without their own label, and links against what came to pass."""
-    figure, axes = subplots(1 + len(runs), 1, figsize=(5.4, 8.4))
-    x, y = np.asarray(scores), np.asarray(y)
-    shift = np.asarray(held_out) - x
-    for label, marker, colour in ((0, "o", "Linear"), (1, "^", "accent")):
-        of = y == label
-        axes[0].plot(x[of], shift[of], marker, color=COLOURS[colour], ms=3, label=f"label {label}")
-    axes[0].set(xlabel="training score", ylabel="change when left out", title="scores")
-    axes[0].legend(fontsize="small")
-    for axis, (name, (found, shares)), colour in zip(
-        axes[1:], runs.items(), ("GP", "ISGP"), strict=False
-    ):
-        low, high = 0.0, max(float(found.scores.max()), float(shares["score"].max()))
-        points = torch.linspace(low, high, 200, dtype=torch.float64)
-        draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
-        u = torch.sigmoid(found.posterior.prior.source(points, draws)).numpy()
-        band = np.quantile(u, [0.025, 0.975], axis=0)
-        axis.fill_between(points, *band, color=COLOURS[colour], alpha=0.25, lw=0)
-        axis.plot(points, u.mean(axis=0), color=COLOURS[colour], label="learned link")
-        reach = np.stack([shares["share"] - shares["low"], shares["high"] - shares["share"]])
-        look = style("data", "s", ms=3, lw=1, label="test data")
-        axis.errorbar(shares["score"], shares["share"], reach.clip(0), **look)
-        axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
-    setp(axes[1:], ylabel="probability of label 1")
-    axes[-1].legend(fontsize="small", loc="lower right")
-    return figure
-
-
-def draw_links(cases: Mapping[str, Mapping[str, Round]]) -> Figure:
-    """Posterior means of nu on scores in units of their deviation: a panel a problem."""
-    figure, axes = subplots(1, len(cases), figsize=(7.2, 2.9), squeeze=False)
-    for axis, (name, rounds) in zip(axes[0], cases.items(), strict=True):
-        styles = zip(rounds.items(), ("-", "--", ":"), list(COLOURS.values())[:3], strict=False)
-        for (label, found), dashes, colour in styles:
-            x = found.scores.sort().values
-            axis.plot(x / x.std(), found.posterior.mean(x), dashes, color=colour, label=label)
-        axis.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title=name)
-    axes[0, 0].legend(fontsize="small")
     return figure
 
 

@@ -45,30 +45,6 @@ def test_refits_of_fixed_link_leave_one_out():
     assert found == pytest.approx(Z[7] @ theta[:-1], abs=1e-4)
 
 
-def test_refits_with_a_learned_link(found):
-    """Against a search of SciPy's with the posterior's draws themselves, without a table."""
-    table = held_out.refits(SMALL, found, C, [3, 7])
-    Z = torch.from_numpy(SMALL.X - SMALL.X.mean(axis=0))
-    draws = found.posterior.sample(64, torch.Generator().manual_seed(0))
-    signs = torch.where(torch.from_numpy(SMALL.y) == 1, 1.0, -1.0)
-    for row, column in ((None, "score"), (7, "refit")):
-        rest = Z[torch.arange(80) != (-1 if row is None else row)]
-        sign = signs[torch.arange(80) != (-1 if row is None else row)]
-        rest = rest - rest.mean(dim=0)  # about a centre of its own
-
-        def objective(theta, rest=rest, sign=sign):
-            beta = torch.tensor(theta, requires_grad=True)
-            nu = found.posterior.prior.source(rest @ beta, draws)
-            value = -torch.nn.functional.logsigmoid(sign * nu).mean(dim=0).sum()
-            value = value + beta @ beta / (2 * C)
-            value.backward()
-            return float(value.detach()), beta.grad.numpy()
-
-        beta = minimize(objective, found.beta.numpy(), jac=True, tol=1e-10).x
-        assert table.loc[7, column] == pytest.approx(Z[7].numpy() @ beta, abs=1e-3)
-    assert list(table.index) == [3, 7]
-
-
 def test_relinked_is_the_link_of_these_scores(found):
     """Its own scores give back its kind of link, labels turned round a link that knows nothing."""
     assert held_out.relinked(SMALL, found, found.scores).beta is found.beta
