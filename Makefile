@@ -127,7 +127,7 @@ test-rounding: $(INSTALLED) ## printed numbers that another processor might turn
 	$(BIN)/python tools/rounding.py $(PAGE)
 
 test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdicts stay? (PAGE=... SEEDS="1 2")
-	$(BIN)/python -m bayesloss_book.ledger.seeds $(PAGE) $(if $(SEEDS),--seeds $(SEEDS))
+	$(BIN)/python -m paperledger.ledger.seeds $(PAGE) $(if $(SEEDS),--seeds $(SEEDS))
 
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)
@@ -139,14 +139,14 @@ paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
 verify: $(INSTALLED) ## check every store's checksum, measure a few cells again: two minutes, no download (FULL=1 for all, STORES=... SEED=...)
-	$(BIN)/python -m bayesloss_book.stores.verify $(if $(FULL),--full) $(if $(SEED),--seed $(SEED)) \
+	$(BIN)/python -m paperledger.stores.verify $(if $(FULL),--full) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(STORES),--stores $(STORES))
 
 rerun: $(INSTALLED) ## measure all of a store anew, into _build/rerun, and compare (STORE=auto_mpg)
-	$(BIN)/python -m bayesloss_book.stores.rerun $(STORE)
+	$(BIN)/python -m paperledger.stores.rerun $(STORE)
 
 falsify: $(INSTALLED) ## what wrong number would change each verdict; after a change to a page's checks (PAGE=...)
-	$(BIN)/python -m bayesloss_book.ledger.falsify $(PAGE)
+	$(BIN)/python -m paperledger.ledger.falsify $(PAGE)
 
 lint: part-rules part-format part-types ## ruff (rules and format) and mypy
 

@@ -24,6 +24,7 @@ from processors import PROCESSORS
 
 import bayesloss
 import bayesloss_book
+import paperledger
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -268,14 +269,22 @@ def test_code_of_the_book_has_its_page():
     }
 
 
+# The packages, and where their tests are.
+TESTS = {
+    "bayesloss": "tests",
+    "bayesloss_book": "tests/book_code",
+    "paperledger": "tests/ledger_code",
+}
+
+
 def test_module_has_its_test():
-    """In either package one of its own name; figures may do without.
+    """In each package one of its own name; figures may do without.
 
     A page's figures are drawn when its notebook is executed, and their elements, colours and texts
     compared. So are a slider's numbers, but not its curves or its script: those have a test.
     """
     found = []
-    for package, tests in (("bayesloss", "tests"), ("bayesloss_book", "tests/book_code")):
+    for package, tests in TESTS.items():
         for path in sorted((ROOT / "src" / package).rglob("*.py")):
             name = path.relative_to(ROOT / "src" / package)
             test = ROOT / tests / name.parent / f"test_{name.name}"
@@ -288,6 +297,7 @@ def test_module_has_its_test():
 
 ONLY_PAGES = {
     "bayesloss_book",
+    "paperledger",
     "matplotlib",
     "IPython",
     "yaml",
@@ -324,7 +334,14 @@ def test_the_library_imports_nothing_that_only_pages_need(name, path):
     """What draws imports matplotlib when it is called."""
     roots = {imported.partition(".")[0] for imported in imports(path, inside=False)}
     assert not roots & ONLY_PAGES
-    assert "bayesloss_book" not in {n.partition(".")[0] for n in imports(path, inside=True)}
+    within = {imported.partition(".")[0] for imported in imports(path, inside=True)}
+    assert not within & {"bayesloss_book", "paperledger"}
+
+
+@pytest.mark.parametrize(("name", "path"), modules("paperledger").items())
+def test_the_ledgers_package_knows_nothing_of_losses(name, path):
+    """Not even their name: it would serve another paper as it is."""
+    assert "bayesloss" not in path.read_text("utf-8")
 
 
 WITHOUT = """
@@ -387,8 +404,12 @@ def test_the_wheel_holds_the_library_and_the_books_code():
     rooms = {f"bayesloss.{room}" for room in MAY_IMPORT if room}
     ours = {name for name in packages if name.partition(".")[0] == "bayesloss"}
     assert ours == {"bayesloss", "bayesloss.learning", *rooms}
-    of_book = {path.parent for path in (ROOT / "src" / "bayesloss_book").rglob("*.py")}
-    names = {".".join(path.relative_to(ROOT / "src").parts) for path in of_book}
+    others = {
+        path.parent
+        for package in ("bayesloss_book", "paperledger")
+        for path in (ROOT / "src" / package).rglob("*.py")
+    }
+    names = {".".join(path.relative_to(ROOT / "src").parts) for path in others}
     assert set(packages) - ours == names
 
 
@@ -416,19 +437,21 @@ def test_the_wheel_holds_data_and_stored_results(tmp_path):
     assert all(held[name] == path.read_bytes() for name, path in expected.items())
 
 
-def test_the_books_code_asks_for_what_the_extra_brings():
-    own = {"bayesloss", "bayesloss_book", *sys.stdlib_module_names}
-    files = modules("bayesloss_book").values()
+@pytest.mark.parametrize("package", [bayesloss_book, paperledger])
+def test_what_only_pages_need_asks_for_what_the_extra_brings(package):
+    own = {*TESTS, *sys.stdlib_module_names}
+    files = modules(package.__name__).values()
     used = {name.partition(".")[0] for path in files for name in imports(path, inside=False)}
     brought = brought_by("book") | {"IPython", "cycler"}  # of ipykernel and of matplotlib
     assert used - own <= brought
-    library = {"jaxtyping", "numpy", "scipy", "sklearn", "torch", "tqdm"}
-    assert set(bayesloss_book.NEEDED) == used - own - library
+    library = {"jaxtyping", "numpy", "scipy", "sklearn", "threadpoolctl", "torch", "tqdm"}
+    assert set(package.NEEDED) == used - own - library
 
 
-def test_without_the_extra_the_books_code_says_which():
-    with pytest.raises(ModuleNotFoundError, match=r"not installed: absent\. .* '\.\[book\]'"):
-        bayesloss_book.refuse_without(("json", "absent"))
+def test_without_the_extra_it_is_said_which():
+    said = r"some needs modules that are not installed: absent\. .* '\.\[book\]'"
+    with pytest.raises(ModuleNotFoundError, match=said):
+        paperledger.refuse_without("some", ("json", "absent"))
 
 
 # The folders of the library, and which others each may import. All may import the ground modules,
@@ -453,7 +476,7 @@ def folder_of(name: str) -> str:
     return name.removeprefix("bayesloss").rpartition(".")[0].removeprefix(".")
 
 
-@pytest.mark.parametrize("package", ["bayesloss", "bayesloss_book"])
+@pytest.mark.parametrize("package", list(TESTS))
 def test_imports_run_one_way(package):
     files = modules(package)
     arrows = {n: (imports(p, inside=True) & files.keys()) - {n, package} for n, p in files.items()}
@@ -627,7 +650,7 @@ def test_guard_lets_addresses_pass(tmp_path):
     assert not file_problems(tmp_path / "page.md", "page.md")
 
 
-TEXTS = ["README.md", "CONTRIBUTING.md", "src/bayesloss/README.md"]
+TEXTS = ["README.md", "CONTRIBUTING.md", "src/bayesloss/README.md", "src/paperledger/README.md"]
 
 
 @pytest.mark.parametrize("name", TEXTS)

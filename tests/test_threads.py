@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ from bayesloss import threads
 from bayesloss.calibrating import gp_classification
 from bayesloss.learning.data import inputs as inputs_module
 from bayesloss.learning.data.inputs import DenseInputs
-from bayesloss.threads import fixed_threads, one_thread, threads_for
+from bayesloss.threads import one_thread, threads_for
 
 LARGE = (2**11, 2**11, 2**11)
 RNG = np.random.default_rng(0)
@@ -32,14 +33,22 @@ Y = (X[:, 0] + RNG.logistic(size=60) > 0).astype(int)
 @pytest.fixture
 def three():
     """The user has three threads, whatever the machine and its environment have."""
+    with threads_of_the_user(3):
+        yield
+
+
+@contextmanager
+def threads_of_the_user(number):
     before = torch.get_num_threads()
-    limited = threadpool_limits(limits=3)
-    torch.set_num_threads(3)
+    limited = threadpool_limits(limits=number)
+    torch.set_num_threads(number)
     let_go_of_blas()
-    yield
-    limited.restore_original_limits()
-    torch.set_num_threads(before)
-    let_go_of_blas()
+    try:
+        yield
+    finally:
+        limited.restore_original_limits()
+        torch.set_num_threads(before)
+        let_go_of_blas()
 
 
 def let_go_of_blas():
@@ -59,8 +68,8 @@ def blas_limit():
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_threads_are_fixed_and_restored(number, three):
-    with fixed_threads(number):
+def test_threads_are_taken_away_given_back_and_restored(number, three):
+    with threads_of_the_user(number):
         assert limits() == {number}
         with one_thread():
             assert limits() == {1}
@@ -72,8 +81,9 @@ def test_threads_are_fixed_and_restored(number, three):
 
 
 def test_threads_are_restored_after_an_error(three):
+    @one_thread()
     def fail():
-        with fixed_threads(4), one_thread(), threads_for(*LARGE):
+        with threads_for(*LARGE):
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -306,7 +316,7 @@ def test_parts_are_shared_out_each_on_one_thread(three, monkeypatch):
     assert len(seen) > 1
     assert threading.get_ident() not in {python_thread for python_thread, _ in seen}
     seen.clear()
-    with fixed_threads(1), one_thread():
+    with threads_of_the_user(1), one_thread():
         assert torch.equal(inputs.squared_lengths(*arguments), expected)
     assert seen == {(threading.get_ident(), 1)}
     assert limits() == {3}

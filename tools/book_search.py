@@ -17,7 +17,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-from bayesloss_book.ledger.claims import ledger
+from paperledger.ledger.claims import ledger
 
 # Parts of a section that are found as something of their own, or not at all.
 APART = (addnodes.desc, nodes.literal_block, nodes.raw, nodes.comment, nodes.title)

@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import ReferenceRole
 
-from bayesloss_book.ledger.claims import badge, ledger
+from paperledger.ledger.claims import badge, ledger
 
 logger = logging.getLogger(__name__)
 

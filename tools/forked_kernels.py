@@ -24,7 +24,7 @@ IMPORTED = [
     *("ipykernel.kernelapp", "matplotlib.pyplot", "pandas", "scipy.optimize", "scipy.stats"),
     *("sklearn.datasets", "sklearn.linear_model", "sklearn.model_selection", "torch", "torch.func"),
     *("torch._dynamo", "torch._decomp", "torch.fx.experimental.symbolic_shapes"),  # as vmap and jvp
-    *("bayesloss", "bayesloss_book.ledger.checks", "bayesloss_book.stores.results"),
+    *("bayesloss", "paperledger.ledger.checks", "paperledger.stores.results"),
 ]
 
 

@@ -26,13 +26,13 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from bayesloss_book.stores.provenance import UNRECORDED, current_runs, described
-from bayesloss_book.stores.tables import read
+from paperledger.stores.provenance import UNRECORDED, current_runs, described
+from paperledger.stores.tables import read
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
-PACKAGES = ("bayesloss", "bayesloss_book")
+PACKAGES = ("bayesloss", "bayesloss_book", "paperledger")
 # What every page uses says nothing about one figure.
-EVERYWHERE = {f"bayesloss_book.{name}" for name in ("figures", "ledger.checks", "stores.results")}
+EVERYWHERE = {"bayesloss_book.figures", "paperledger.ledger.checks", "paperledger.stores.results"}
 # Parameters that say where and on how many cores, not what comes out.
 PLUMBING = {"book", "n_jobs", "results", "scale"}
 

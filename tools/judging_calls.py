@@ -10,7 +10,7 @@ from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from bayesloss_book.ledger import checks
+from paperledger.ledger import checks
 
 _CHECKS = frozenset(name for name in vars(checks) if name.startswith("check_"))
 

@@ -30,8 +30,8 @@ from nbformat import NotebookNode, from_dict
 from nbformat.reader import NotJSONError
 from nbformat.v4 import new_code_cell
 
-from bayesloss_book.kernels import ENVIRONMENT, KERNEL, STOPPED
-from bayesloss_book.stores.orphans import end_with
+from paperledger.kernels import ENVIRONMENT, KERNEL, STOPPED
+from paperledger.stores.orphans import end_with
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
@@ -42,7 +42,7 @@ BOTH = (
 )
 # Which stores the kernel read, and their checksums: asked of it in a cell behind the last.
 PROBE = """import json, sys
-print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.tables"), "tables_read", {})))"""
+print(json.dumps(getattr(sys.modules.get("paperledger.stores.tables"), "tables_read", {})))"""
 
 
 def is_page(path: Path) -> bool:
@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("page", nargs="*", choices=[[], *known], help="all if none")
     chosen = parser.parse_args()
     if chosen.command == "paper":
-        os.environ["BAYESLOSS_PROGRESS"] = "1"  # a kernel has no terminal of its own to ask
+        os.environ["PAPERLEDGER_PROGRESS"] = "1"  # a kernel has no terminal of its own to ask
         if "MAKELEVEL" in os.environ:
             end_with(os.getppid())  # a killed `make` would leave this, its kernel and their workers
     names = [name for name in known if name in (chosen.page or known)]

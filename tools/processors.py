@@ -25,7 +25,7 @@ from pathlib import Path
 
 import torch
 
-from bayesloss_book.stores.provenance import KERNEL_VARIABLES
+from paperledger.stores.provenance import KERNEL_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[1]
 

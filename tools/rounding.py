@@ -145,7 +145,7 @@ def start(path: str) -> None:
     plain = loader.get_code
 
     def get_code(self: Any, fullname: str) -> CodeType | None:
-        if not fullname.startswith("bayesloss_book."):
+        if not fullname.startswith(("bayesloss_book.", "paperledger.")):
             return plain(self, fullname)
         tree = Recorded(fullname).visit(ast.parse(self.get_data(self.path)))
         return compile(tree, self.path, "exec", dont_inherit=True)
@@ -157,7 +157,7 @@ def run(name: str, processor: Mapping[str, str], path: Path) -> list[Record]:
     """Execute a page as a processor does; return what its kernel recorded."""
     import notebooks
 
-    from bayesloss_book.kernels import ENVIRONMENT, KERNEL
+    from paperledger.kernels import ENVIRONMENT, KERNEL
 
     here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     first = f"--IPKernelApp.exec_lines=import rounding; rounding.start({str(path)!r})"

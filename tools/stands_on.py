@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 SHOWN = 12  # lines
-OURS = ("bayesloss", "bayesloss_book")
+OURS = ("bayesloss", "bayesloss_book", "paperledger")
 PLACE = r"(?:\([0-9]+\)|[0-9A-Z](?:\.?[0-9]+)*[a-z]?)(?: \(i+\))?(?!\w)"
 CITED = re.compile(
     r"(?:W&N |LHG |GPML |MP92, )?\b(?i:eqs?\.|sections?|theorems?|lemmas?|corollary|appendix|"

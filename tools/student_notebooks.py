@@ -27,7 +27,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from bayesloss_book.ledger.claims import ledger, numbers_in
+from paperledger.ledger.claims import ledger, numbers_in
 
 # What one installs in a clone to run a page's notebook: of a problem set the library alone, of the
 # guide's pages for practitioners also what they draw and read tables with.
@@ -42,7 +42,7 @@ TIDY = ("check -q --fix --select I,F401,F821 --per-file-ignores problems_*:F401"
 ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. Beside Jupyter
 it needs what `{install}` installs in a clone of the repository; `make lab` there opens JupyterLab
 with all of it. Numbers in the text are those of the parameters that stand here.*"""
-FIND = "from bayesloss_book.stores.tables import stored_results\n"
+FIND = "from bayesloss_book.stored import stored_results\n"
 CHANGE = """# Change this: take out a "#", choose another value, run this cell, then those from
 # below the parameters to here again.
 """
@@ -91,17 +91,15 @@ def install(page: str) -> str:
     return OF_PRACTICE if page in PRACTICE else OF_CHAPTERS
 
 
-def code_of(
-    cells: list[NotebookNode], left_out: str = "bayesloss_book.ledger"
-) -> tuple[list[str], str]:
-    """The code of each cell without a package and what only it needs; and all imports."""
+def code_of(cells: list[NotebookNode], *left_out: str) -> tuple[list[str], str]:
+    """The code of each cell without some packages and what only they need; and all imports."""
     judges, imports, rows = {"glue"}, list[str](), list[list[tuple[ast.stmt, str]]]()
     for cell in cells:
         rows.append([])
         for statement, text in pieces(cell.source) if cell.cell_type == "code" else ():
             read, bound = _flow(statement)
             if isinstance(statement, ast.Import | ast.ImportFrom):
-                if left_out in ast.unparse(statement):
+                if any(package in ast.unparse(statement) for package in left_out):
                     judges |= {name.asname or name.name for name in statement.names}
                 else:
                     imports.append(ast.unparse(statement))
@@ -223,7 +221,8 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
     cells = list(starters(cells)) if problems else cells
     plain = Plain(app, docname)
     of_chapter = install(page) == OF_CHAPTERS
-    codes, imports = code_of(cells, "bayesloss_book.ledger" if of_chapter else "bayesloss_book")
+    left_out = ["paperledger.ledger"] if of_chapter else ["paperledger", "bayesloss_book"]
+    codes, imports = code_of(cells, *left_out)
     if of_chapter:
         imports += f"\n{FIND}"
     both = list(zip(cells, codes, strict=True))

@@ -66,7 +66,6 @@ class _Here(threading.local):
     """What is known of this Python thread alone."""
 
     def __init__(self) -> None:
-        self.users: int | None = None  # the threads for large products; None for those found
         self.n_modules = 0  # that were imported when limits were last set
         self.found: dict[str, _Found] = {}  # of OpenMP, by path, while it works here
 
@@ -84,21 +83,9 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def fixed_threads(threads: int) -> Iterator[None]:
-    """Work as if the user had so many threads: repeatable to the last digit."""
-    before = _here.users
-    _here.users = threads
-    try:
-        with _limited(threads):
-            yield
-    finally:
-        _here.users = before
-
-
 def threads_for(rows: int, inner: int, columns: int) -> AbstractContextManager[None]:
     """The user's threads for (rows, inner) times (inner, columns) if that is large."""
-    return _limited(_here.users) if _is_large(rows, inner, columns) else nullcontext()
+    return _limited(None) if _is_large(rows, inner, columns) else nullcontext()
 
 
 def in_parts(
@@ -110,7 +97,7 @@ def in_parts(
     """
     workers = 1
     if _is_large(rows, inner, columns):
-        workers = _here.users or _found[_TORCH].threads
+        workers = _found[_TORCH].threads
     if workers == 1:
         return [work(part) for part in parts]
     with ThreadPoolExecutor(workers) as pool:

@@ -29,6 +29,8 @@ import yaml
 from numpy.typing import NDArray
 from tqdm import TqdmWarning
 
+from paperledger.stores.needs import DataMissing
+
 # In a notebook without ipywidgets pooch's import warns of a progress bar that nobody asked for.
 with warnings.catch_warnings(action="ignore", category=TqdmWarning):
     import pooch
@@ -39,7 +41,7 @@ IMAGE_DATASETS = ("mnist", "fashion-mnist", "kmnist")
 _SPLIT_PREFIX = {"train": "train", "test": "t10k"}
 
 
-class DataError(RuntimeError):
+class DataError(DataMissing):
     """A data file is missing, damaged, or not the one in the registry."""
 
 

@@ -1,42 +1,15 @@
-"""HTML that notebooks show: tables, formulas in text, and the parts of sliders."""
+"""HTML that notebooks show: the parts of sliders."""
 
 import html
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from paperledger.html import HTMLTable
+
 DASHED = 'stroke="currentColor" stroke-dasharray="6 4" stroke-width="1.2"'  # a curve of the truth
-
-
-class HTMLTable:
-    """HTML that a notebook shows, with a text for terminals and, perhaps, Markdown for the PDF."""
-
-    def __init__(self, content: str, text: str, markdown: str | None = None) -> None:
-        self._content, self._text, self._markdown = content, text, markdown
-
-    def _repr_html_(self) -> str:
-        return self._content
-
-    def _repr_markdown_(self) -> str | None:
-        return self._markdown
-
-    def __repr__(self) -> str:
-        """The text."""
-        return self._text
-
-
-def with_math(text: str) -> str:
-    """Text as HTML; what stands between dollar signs becomes a formula."""
-    parts = re.split(r"\$([^$]+)\$", text)
-    return "".join(
-        f'<span class="math notranslate nohighlight">\\({html.escape(part)}\\)</span>'
-        if position % 2
-        else html.escape(part)
-        for position, part in enumerate(parts)
-    )
 
 
 def slider(name: str, label: str, span: tuple[float, float, float], start: float) -> str:

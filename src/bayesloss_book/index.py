@@ -8,7 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from bayesloss import LinkCalibrator
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, HTMLTable, curve, framed, legend, slider
+from bayesloss_book.html import DASHED, Axis, Canvas, curve, framed, legend, slider
+from paperledger.html import HTMLTable
 
 RATIOS = (1, 2, 3, 5, 8, 12, 20, 30)  # false alarms that one missed case costs
 _WIDTH, _HEIGHT, _BELOW, _REACH = 600, 170, 80, 3  # of the pictures, and of scores

@@ -13,8 +13,8 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
-from bayesloss_book.stores.results import crossed
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem
+from paperledger.stores.results import crossed
 
 TASKS = ("regression", "classification")
 SIZES = (10, 50, 200, 1000)

@@ -1,7 +1,7 @@
 import notebooks
 from built_pages import HTML, built
 
-from bayesloss_book.ledger.claims import ledger
+from paperledger.ledger.claims import ledger
 
 
 def chips():

@@ -12,8 +12,9 @@ from built_pages import HTML, built
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from bayesloss_book import NEEDED
-from bayesloss_book.kernels import KERNEL
+import bayesloss_book
+import paperledger
+from paperledger.kernels import KERNEL
 
 CHAPTERS = list(chapters.chapters())
 PROBLEMS = [page for page in notebooks.pages() if student_notebooks.is_problem_set(page)]
@@ -76,7 +77,8 @@ def test_a_student_notebook_says_what_its_imports_need(page):
     if command == student_notebooks.OF_PRACTICE:
         brought |= {"joblib", "matplotlib", "pandas"}  # scikit-learn brings joblib
     if command == student_notebooks.OF_CHAPTERS:
-        brought |= {"bayesloss_book", "dask", "joblib", "sympy", *NEEDED}  # PyTorch brings SymPy
+        brought |= {"bayesloss_book", *bayesloss_book.NEEDED, "paperledger", *paperledger.NEEDED}
+        brought |= {"dask", "sympy"}  # PyTorch brings the latter
     assert modules <= brought
     assert "../../data" not in code
 
@@ -105,7 +107,7 @@ def test_a_student_notebook_runs_in_an_empty_folder(page, tmp_path):
         (["x = 1", "import math"], "imported late: import math"),
         (["import rows", "rows = 1"], "hides what is imported: rows"),
         (["glue('n', 1)"], "of the ledger"),
-        (["from bayesloss_book.ledger.claims import ledger"], "of the ledger"),
+        (["from paperledger.ledger.claims import ledger"], "of the ledger"),
         (["x = '" + "a" * 200 + "'"], "206 letters"),
     ],
 )
@@ -123,14 +125,12 @@ def test_code_keeps_what_is_shown_and_what_it_needs():
     hidden = {"tags": ["hide-input"]}
     cells = [
         new_markdown_cell("# A"),
-        new_code_cell(
-            "from bayesloss_book.ledger.checks import within\nimport math", metadata=hidden
-        ),
+        new_code_cell("from paperledger.ledger.checks import within\nimport math", metadata=hidden),
         new_code_cell("x = 1  # needed\ny = within(x, 1, 0)\nz = y", metadata=hidden),
         new_code_cell("rows = []\nrows.append(x)\nunused = 2\nprint(rows)", metadata=hidden),
         new_code_cell("seen = x + 1"),
     ]
-    codes, imports = student_notebooks.code_of(cells)
+    codes, imports = student_notebooks.code_of(cells, "paperledger.ledger")
     assert codes[2:] == [
         "x = 1  # needed",
         "rows = []\nrows.append(x)\nprint(rows)",

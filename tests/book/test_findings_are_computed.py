@@ -12,7 +12,7 @@ import nbformat
 import notebooks
 import pytest
 
-from bayesloss_book.ledger.claims import numbers_in
+from paperledger.ledger.claims import numbers_in
 
 WHOLE = ("index", "guide/ten_minutes")
 SOURCES = {page: (notebooks.BOOK / f"{page}.md").read_text("utf-8") for page in notebooks.pages()}

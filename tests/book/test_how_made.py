@@ -12,7 +12,7 @@ import pytest
 from built_pages import HTML, built
 from docutils import nodes
 
-from bayesloss_book.stores.tables import read
+from paperledger.stores.tables import read
 
 STORES = {"auto_mpg": {}, "other": {}}
 
@@ -78,7 +78,7 @@ def origin(*cells):
     parameters = 'results = "results"\nseed = 3\nn_basis = 8\nsizes = (1, 2)'
     imports = (
         "import numpy as np\n"
-        "from bayesloss_book.stores.results import load_results\n"
+        "from paperledger.stores.results import load_results\n"
         "from bayesloss_book.learning.isgp import figures, prior as isgp\n"
         'stored = load_results(results, "auto_mpg")'
     )

@@ -16,7 +16,7 @@ import pair
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from bayesloss_book.stores.results import run_cells
+from paperledger.stores.results import run_cells
 
 BOOK = notebooks.BOOK
 PAGES = notebooks.pages()
@@ -255,7 +255,7 @@ def test_guard_sees_a_store_that_has_changed_since(small_book):
     book, results = small_book / "book", small_book / "data" / "results"
     run_cells(square, [{"n": 2}], results, "numbers")
     shows = CELL.replace("print(1)", 'print(load_results("../data/results", "numbers")["square"])')
-    load = CELL.replace("print(1)", "from bayesloss_book.stores.results import load_results")
+    load = CELL.replace("print(1)", "from paperledger.stores.results import load_results")
     (book / "index.md").write_text(f"{HEADER}\n# The front\n\n{load}\n{shows}")
     notebook = notebooks.execute("index", book)
     assert [len(cell.get("outputs", [])) for cell in notebook.cells] == [0, 0, 1]

@@ -3,7 +3,7 @@ import re
 import notebooks
 import pytest
 
-from bayesloss_book.ledger.claims import ledger
+from paperledger.ledger.claims import ledger
 
 BUILT = notebooks.ROOT / "_build" / "html" / "book"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bayesloss_book.learning.em_cost import fits
-from bayesloss_book.stores import results
-from bayesloss_book.stores.results import load_provenance, load_results
+from paperledger.stores import results
+from paperledger.stores.results import load_provenance, load_results
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, BOOK = ROOT / "data" / "results", ROOT / "src" / "bayesloss_book"
@@ -24,7 +24,7 @@ def asked():
 
     for path in sorted(BOOK.rglob("*.py")):
         name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
-        if name.startswith("bayesloss_book.stores") or "stores.results import" not in (
+        if name.startswith("paperledger.stores") or "stores.results import" not in (
             path.read_text(encoding="utf-8")
         ):
             continue

@@ -14,8 +14,9 @@ from bayesloss.calibrating.utility import utility
 from bayesloss_book.decision_references import tilted_posterior
 from bayesloss_book.families import gaussians
 from bayesloss_book.figures import COLOURS, hatch
-from bayesloss_book.html import Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
+from bayesloss_book.html import Axis, Canvas, Frame, curve, ribbon, stepped
 from bayesloss_book.power_plant import ACTIONS, PowerPlant
+from paperledger.html import HTMLTable
 
 ALGORITHMS = ("loss-EM", "linearised", "mixed")
 STARTS = ("Bayes action", "least worst loss", "random", "worst action")

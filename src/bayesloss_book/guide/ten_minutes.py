@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS, style
-from bayesloss_book.ledger.claims import Finding
-from bayesloss_book.ledger.under_specified import sway
+from paperledger.ledger.claims import Finding
+from paperledger.ledger.under_specified import sway
 
 
 def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:

@@ -1,1 +1,1 @@
-"""The claims of both papers: ledger, checks, and the pages that are made from them."""
+"""What this book gives to `paperledger`: claims, falsifiers, tolerances, and what stores need."""

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from bayesloss_book.learning.learning_curves import figure_2 as learning_curves
-from bayesloss_book.stores.results import load_provenance, run_cells
+from paperledger.stores.results import load_provenance, run_cells
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 import pytest
 
 from bayesloss_book.guide.ten_minutes import readings
-from bayesloss_book.ledger.claims import Finding
+from paperledger.ledger.claims import Finding
 
 
 def row(what, measured):

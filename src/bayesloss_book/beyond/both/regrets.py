@@ -25,7 +25,7 @@ from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, p
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import whitened_log_likelihood
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 METHODS = {
     "mode": "the mode's link",

@@ -22,7 +22,7 @@ from bayesloss_book import score_tables as tables
 from bayesloss_book.baselines import SMALLEST, calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, attempt
-from bayesloss_book.stores.results import Folder, run_cells
+from paperledger.stores.results import Folder, run_cells
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 2

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from bayesloss import SoftmaxCalibrator
 from bayesloss_book import Array
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 CLASSES = (4, 10)
 SIZES = (200, 1_000, 5_000)

@@ -22,7 +22,7 @@ from bayesloss_book.baselines import SMALLEST, log_loss
 from bayesloss_book.beyond.calibration import benchmark, rivals
 from bayesloss_book.score_sets import TUNED, Curve, ScoreSet, draw, from_curve, kind
 from bayesloss_book.score_tables import LARGER, TABLES
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 SIZES = (50, 200, 1_000, 5_000)
 FAMILIES = {

@@ -11,8 +11,9 @@ from bayesloss_book import Array
 from bayesloss_book.beyond.calibration.figures import STYLES
 from bayesloss_book.beyond.calibration.rivals import fit
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
+from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
 from bayesloss_book.score_sets import CURVES, draw
+from paperledger.html import HTMLTable
 
 _RIVALS = {"sigmoid": "dotted", "isotonic": "solid"}
 _DASHES = {"dotted": "2 4", "solid": "none"}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.score_sets import TUNED, kind
-from bayesloss_book.stores.results import Folder, load_results
+from paperledger.stores.results import Folder, load_results
 
 SET = ["data", "task", "model"]
 KEYS = [*SET, "n", "number"]

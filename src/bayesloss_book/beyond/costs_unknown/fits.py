@@ -28,7 +28,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 N_DRAWS = 12

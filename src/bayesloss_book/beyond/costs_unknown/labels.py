@@ -24,7 +24,7 @@ from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown.fits import REAL
 from bayesloss_book.labelled_scores import DATA, make_prior, problem
 from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 NODES = np.linspace(-50, 50, 101)  # scores are rounded to these
 RATIOS = {"1": 1 / 2, "5": 1 / 6, "19": 1 / 20}  # a missed case to a false yes, and the threshold

@@ -26,7 +26,7 @@ from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown import fits
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.sparse_means import spread_support
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 SIZES, N_DRAWS = (50, 200, 1_000), 4
 # What k functions are fitted to, and their number.

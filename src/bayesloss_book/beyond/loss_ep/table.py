@@ -20,7 +20,7 @@ from bayesloss.calibrating.probit.whitened_gp import decide
 from bayesloss_book import probit_references as probit
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from paperledger.stores.results import Folder, crossed, run_cells
 
 METHODS = {
     "laplace": "Laplace",

@@ -40,7 +40,7 @@ from bayesloss.learning.weights.multinomial import fit_softmax
 from bayesloss.learning.weights.weight_search import WeightFit
 from bayesloss_book import Array
 from bayesloss_book.image_sets import inputs
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")
 SMALL = {"iris": load_iris, "wine": load_wine, "digits": load_digits}

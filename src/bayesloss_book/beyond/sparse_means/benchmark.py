@@ -9,7 +9,7 @@ from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fi
 from bayesloss_book.gp_regression import checked_points
 from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
 from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
-from bayesloss_book.stores.results import Folder, run_cells
+from paperledger.stores.results import Folder, run_cells
 
 SETTINGS = (  # kind, shift, k
     ("line", 2.0, 7),

@@ -29,7 +29,7 @@ from bayesloss.calibrating.probit.expectation_propagation import expectation_pro
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss_book.probit_references import TESTS, draw_data, importance_points, whitened_chains
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 METHODS = {
     "laplace": "Laplace",

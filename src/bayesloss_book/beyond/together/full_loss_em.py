@@ -28,7 +28,7 @@ from bayesloss.calibrating.probit.expectation_propagation import expectation_pro
 from bayesloss.calibrating.probit.whitened_gp import Pair, WhitenedGP, curvature, hazard
 from bayesloss.quadrature import gauss_hermite
 from bayesloss_book.beyond.together import experiment, loss_ep
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 PAPER = {"n_sets": 2, "n_draws": 256, "n_open": 8, "n_chain": 256, "n_labels": 8}
 STARTS = ("informed", "random")  # the choice of the Gaussian of least KL to the posterior, or LHG's

@@ -16,7 +16,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 METHODS = {
     "exact": "variational",

@@ -17,7 +17,7 @@ from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")
 METHODS = {

@@ -16,7 +16,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, grid, log_loss, prior_and_likelihood
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 METHODS = {
     "laplace": "Laplace",

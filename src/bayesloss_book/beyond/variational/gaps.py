@@ -26,7 +26,7 @@ from bayesloss_book.beyond.variational.long_chains import gaussians, importance_
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 DRAWS = (64, 256, 1024)
 _NODES = 5  # of Gauss and Legendre's rule in beta

@@ -23,7 +23,7 @@ from bayesloss_book import Array
 from bayesloss_book import source_problems as toys
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.samplers import annealed_importance_sampling
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least

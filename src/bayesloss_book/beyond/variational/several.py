@@ -19,7 +19,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.threads import one_thread
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 _FROM = 4000  # draws of q that tell the directions
 _APART = 0.3  # standard deviation of the first means

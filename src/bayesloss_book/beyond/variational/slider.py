@@ -8,8 +8,9 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, stepped
+from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, stepped
 from bayesloss_book.source_laws import law_at
+from paperledger.html import HTMLTable
 
 
 def draws_slider(

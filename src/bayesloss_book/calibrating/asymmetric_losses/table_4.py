@@ -23,7 +23,6 @@ from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, decide
-from bayesloss_book.ledger.claims import ledger
 from bayesloss_book.probit_references import (
     TESTS,
     THRESHOLDS,
@@ -34,7 +33,8 @@ from bayesloss_book.probit_references import (
     draw_data,
     excess_risk,
 )
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.ledger.claims import ledger
+from paperledger.stores.results import crossed, runs
 
 METHODS = ("laplace", "loss_em", "ep")
 LENGTHS = (10, 30, 100, 1000)  # of shorter references, in draws of one chain

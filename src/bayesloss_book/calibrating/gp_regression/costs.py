@@ -7,7 +7,7 @@ import numpy as np
 from bayesloss_book.multiplications import Counted, gram, objects, problem, solve
 from bayesloss_book.shifted_regression import covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_kl
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 SIZES = {
     "KL": (500, 1000, 2000, 4000, 8000, 16000),

@@ -22,7 +22,7 @@ from bayesloss_book import Array
 from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, log_loss, recipe
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods import problems
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 CALIBRATED = ("sigmoid", "isotonic", "beta", "our calibrator")
 METHODS = ("base rate", "logistic", *CALIBRATED, "GP", "ISGP", HELD_OUT)

@@ -19,7 +19,7 @@ from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
 from bayesloss_book.baselines import SMALLEST, recipe
 from bayesloss_book.guide.when_to_use import tables
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 CLASSIFIERS = (
     "linkgistic",

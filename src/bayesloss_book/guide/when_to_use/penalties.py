@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 
 from bayesloss import LinkgisticClassifier
 from bayesloss_book.guide.when_to_use.tables import labels
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 TABLES = (  # few rows, few rows a column, more columns than rows, sparse, several classes
     "birthwt",

@@ -21,7 +21,7 @@ from bayesloss.threads import one_thread
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.auto_mpg import table_1
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 STARTS = (8.0, 2.0, 1.2)
 

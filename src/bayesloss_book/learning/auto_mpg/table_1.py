@@ -19,8 +19,8 @@ from bayesloss.learning.sources.priors import PriorName
 from bayesloss_book import Array
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
-from bayesloss_book.ledger.claims import ledger
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from paperledger.ledger.claims import ledger
+from paperledger.stores.results import Folder, crossed, run_cells
 
 INPUTS = {
     "accel": "acceleration",

@@ -32,7 +32,7 @@ from sklearn.metrics import log_loss
 from bayesloss import ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
 from bayesloss_book.data import DataError, load_images
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from paperledger.stores.results import Folder, crossed, run_cells
 
 _N_TEST = 5000
 _WORDS = 50_000

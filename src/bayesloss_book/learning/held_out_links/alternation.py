@@ -40,7 +40,7 @@ def rounds(problem: Task, n_rounds: int, *, C: float, tol: float = 1e-4) -> list
     """Round 0 and so many more."""
     parts = _parts(problem, tol)
     model = OneVsRest()
-    fit, data = model.regression(parts.problems.at(C), FINER * tol, parts.first)
+    fit, data = model.regression(parts, C, FINER * tol)
     (weights,) = model.weights(data, fit, parts.folds, tol)
     fit_curve = CalibratorFits(data, parts.folds)
     centred = torch.from_numpy(problem.X_test - problem.X.mean(axis=0))

@@ -25,7 +25,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import source_problems
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.learning.laplace.chains import long_run
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",

@@ -24,7 +24,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 
 @dataclass(frozen=True)

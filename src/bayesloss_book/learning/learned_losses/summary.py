@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from bayesloss_book.learning.learned_losses.budget import ITERATIONS
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS, TRONS, jackknife
-from bayesloss_book.ledger.claims import ledger
+from paperledger.ledger.claims import ledger
 
 # Penalty and budget of logistic and linkgistic regression.
 SETTINGS = [(1.0, "default"), (1.0, "short"), (1.0, "long")]

@@ -19,7 +19,7 @@ from bayesloss_book import Array
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.image_sets import inputs, one_vs_rest
-from bayesloss_book.stores.results import Folder, run_cells
+from paperledger.stores.results import Folder, run_cells
 
 DATA = ("mnist", "fashion-mnist")
 SIZES = {"mnist": 60_000, "fashion-mnist": 60_000, "digits": 1_200}

@@ -22,7 +22,7 @@ from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss_book import Array, baselines
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
-from bayesloss_book.stores.results import runs
+from paperledger.stores.results import runs
 
 DATA = IMAGE_DATASETS
 METHODS = ("logistic", "GP", "ISGP")  # the paper's

@@ -7,7 +7,7 @@ import torch
 
 from bayesloss_book.learning.linkgistic.held_out import fixed_link, relinked
 from bayesloss_book.learning.linkgistic.rounds import KINKED, Round, Task, kinked, learn
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 
 def covered(found: Round, problem: Task, n_samples: int = 400) -> float:

@@ -17,7 +17,7 @@ from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import Task, digit, reach
-from bayesloss_book.stores.results import crossed, runs
+from paperledger.stores.results import crossed, runs
 
 FILLED = (0.1, 0.25, 0.5, 0.75, 0.95)  # parts of [-1/c, 1/c]
 FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the GP's default variance

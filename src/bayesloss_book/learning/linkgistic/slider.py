@@ -9,8 +9,9 @@ from scipy.special import expit
 
 from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
+from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
 from bayesloss_book.learning.linkgistic.rounds import Round
+from paperledger.html import HTMLTable
 
 _REACH = 2.5  # of the scores shown, in their standard deviations
 _CANVAS = Canvas(

@@ -8,8 +8,9 @@ from bayesloss.learning.evidence.evidence import EvidenceMaximum
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
+from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
 from bayesloss_book.toys import Problem, grid
+from paperledger.html import HTMLTable
 
 
 def posterior_slider(

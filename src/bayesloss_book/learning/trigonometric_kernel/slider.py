@@ -6,7 +6,8 @@ import math
 import numpy as np
 
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.html import Axis, Canvas, HTMLTable, framed, slider
+from bayesloss_book.html import Axis, Canvas, framed, slider
+from paperledger.html import HTMLTable
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")
 # Name, label, (least, largest, step) and start of each; a and b are on logarithmic scales.

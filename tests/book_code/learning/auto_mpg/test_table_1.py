@@ -8,7 +8,7 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import norm
 
 from bayesloss_book.learning.auto_mpg import table_1 as auto_mpg
-from bayesloss_book.stores.results import load_results
+from paperledger.stores.results import load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 QUICK = {"n_basis": 8, "period_fraction": 0.25}

@@ -1,0 +1,18 @@
+"""Stored rows of this book that are to be made anew."""
+
+from paperledger.stores.stale import Stale
+
+_LINK = "linkgistic regression fitted links to approximate leave-one-out scores"
+_OURS = {"method": ("linkgistic", "one against the rest")}
+_HELD_OUT = {"method": ("held-out ISGP",)}
+
+STALE: dict[str, Stale] = {
+    "calibration_methods": Stale("d978bc930", _LINK, _HELD_OUT),
+    "fit_cost": Stale("d978bc930", _LINK, _OURS),
+    "fit_cost_sparse": Stale("d978bc930", _LINK, _OURS),
+    "fit_cost_ten": Stale("d978bc930", _LINK, _OURS),
+    "learning_curves": Stale("d978bc930", _LINK, _HELD_OUT),
+    "multiclass": Stale("d978bc930", _LINK),
+    "penalties": Stale("d978bc930", _LINK),
+    "when_to_use": Stale("d978bc930", _LINK, {"method": ("linkgistic", "linkgistic CV")}),
+}
