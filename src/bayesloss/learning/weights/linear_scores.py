@@ -50,13 +50,22 @@ class LinearScores:
         cls, Z: Tensor | Inputs, labels: Shaped[Tensor, "k n"], weight: PerRow, C: float
     ) -> "LinearScores":
         """Problems with scikit-learn's inverse strength C of the L2 penalty; infinite for none."""
-        inputs, total = as_inputs(Z), float(weight.sum())
-        centre, ridge = inputs.sum(weight) / total, 1 / (C * total)
+        inputs = as_inputs(Z)
+        total = float(weight.sum())
+        centre = inputs.sum(weight) / total
+        ridge = 1 / (C * total)
         ones = (labels.to(weight.dtype) @ weight) / total
         # sigma'(x) is p (1 - p) before anything is learned, and falls as the labels are told apart.
         levels = (ones * (1 - ones) / 4).clamp_min(1e-6)
-        coordinates = Coordinates.of(inputs, weight, centre, levels, ridge)
-        return cls(inputs, labels, weight, total, ridge, centre, coordinates)
+        return cls(
+            inputs=inputs,
+            labels=labels,
+            weight=weight,
+            total=total,
+            ridge=ridge,
+            centre=centre,
+            coordinates=Coordinates.of(inputs, weight, centre, levels, ridge),
+        )
 
     @property
     def wide(self) -> bool:
@@ -88,8 +97,9 @@ class LinearScores:
     def centred_on(self, rows: Bool[Tensor, " n"]) -> "LinearScores":
         """The same problems in coordinates made for some of the rows."""
         some = self.of(self.inputs.rows(rows), self.labels[:, rows], self.weight[rows], self.C)
-        scale, vectors = some.coordinates.scale, some.coordinates.vectors
-        coordinates = replace(self.coordinates, scale=scale, vectors=vectors)
+        coordinates = replace(
+            self.coordinates, scale=some.coordinates.scale, vectors=some.coordinates.vectors
+        )
         return replace(self, centre=some.centre, coordinates=coordinates)
 
     def every(self, step: int) -> "LinearScores":
@@ -97,13 +107,20 @@ class LinearScores:
         if step == 1:
             return self
         every = slice(None, None, step)
-        inputs, weight = self.inputs.rows(every), self.weight[every].contiguous()
-        labels, total = self.labels[:, every].contiguous(), float(weight.sum())
-        return replace(self, inputs=inputs, labels=labels, weight=weight, total=total)
+        weight = self.weight[every].contiguous()
+        return replace(
+            self,
+            inputs=self.inputs.rows(every),
+            labels=self.labels[:, every].contiguous(),
+            weight=weight,
+            total=float(weight.sum()),
+        )
 
     def adapted(self, curvature: Float[Tensor, "r n"]) -> "LinearScores":
         """In coordinates with Hessians near the identity, from curvatures (r = K + 1 if joint)."""
-        preference = self.leverages if len(self.inputs) > _HESSIAN else None
+        preference = None
+        if len(self.inputs) > _HESSIAN:
+            preference = self.leverages
         d = len(self.centre)
         roots = self.centre.new_empty((len(curvature), d + 1, d + 1))
         for root, row in zip(roots, curvature, strict=True):
@@ -118,7 +135,8 @@ class LinearScores:
     @cached_property
     def leverages(self) -> Float[Tensor, " n"]:
         """Rough leverages of the data under one covariance for all problems, with mean 1."""
-        scale, vectors = self.coordinates.scale, self.coordinates.vectors
+        scale = self.coordinates.scale
+        vectors = self.coordinates.vectors
         generator = torch.Generator().manual_seed(0)
         shape = (len(self.centre), _GLANCES)
         directions = torch.randn(shape, dtype=self.centre.dtype, generator=generator)
@@ -132,10 +150,18 @@ class LinearScores:
 
     def _root(self, curvature: Tensor, preference: Tensor | None) -> Tensor:
         """A triangular R with R R^T the Hessian's inverse, for scaled columns and the offset."""
-        scale, damping = self.coordinates.scale, self.coordinates.damping
-        how = {"scale": scale, "offset": True, "total": self.total}
-        mass = self.weight * curvature
-        H = sampled_hessian(self.inputs, self.centre, mass, _HESSIAN, preference, **how)
+        scale = self.coordinates.scale
+        damping = self.coordinates.damping
+        H = sampled_hessian(
+            self.inputs,
+            self.centre,
+            self.weight * curvature,
+            _HESSIAN,
+            preference,
+            scale=scale,
+            offset=True,
+            total=self.total,
+        )
         diagonal = H.diagonal()
         # Columns that vary, but not in the sample, have a curvature that varies as the others'.
         usual = diagonal[-1] / self.coordinates.level * (1 - damping * scale**2)
@@ -150,7 +176,9 @@ class LinearScores:
     ) -> Float[Tensor, "k n"]:
         """The scores of weights and offsets, which are zero if none are given."""
         shift = -beta @ self.centre
-        return self.inputs.scores(beta).add_((shift if offset is None else offset + shift)[:, None])
+        if offset is not None:
+            shift = offset + shift
+        return self.inputs.scores(beta).add_(shift[:, None])
 
     def pull_back(self, slopes: Float[Tensor, "k n"]) -> Float[Tensor, "k d"]:
         """The gradient with respect to beta from slopes with respect to the scores."""
@@ -166,11 +194,13 @@ def by_parts(function: Callable[..., Sequence[Tensor]], *rows: Tensor) -> tuple[
     """A function of numbers, applied on a processor to blocks that fit its cache."""
     if rows[0].device.type != "cpu" or rows[0].numel() <= _PART:
         return tuple(function(*rows))
-    parts = zip(*(each.reshape(-1).split(_PART) for each in rows), strict=True)
-    found: tuple[Tensor, ...] = ()
-    for at, part in enumerate(parts):
-        values = function(*part)
-        found = found or tuple(torch.empty(rows[0].shape, dtype=each.dtype) for each in values)
-        for whole, each in zip(found, values, strict=True):
-            whole.view(-1)[at * _PART :][: len(each)] = each
-    return found
+    flat = [row.reshape(-1) for row in rows]
+    results: tuple[Tensor, ...] = ()
+    for begin in range(0, rows[0].numel(), _PART):
+        block = slice(begin, begin + _PART)
+        values = function(*(row[block] for row in flat))
+        if not results:
+            results = tuple(torch.empty(rows[0].shape, dtype=value.dtype) for value in values)
+        for result, value in zip(results, values, strict=True):
+            result.view(-1)[block] = value
+    return results

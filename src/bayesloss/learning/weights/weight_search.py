@@ -67,38 +67,70 @@ def maximise_weights(
     ``scores`` are those at the start, and ``strength`` multiplies the penalty.
     """
     search = _Search(data, log_probability, free_offset, strength)
-    at = search.evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
-    begin, n_iter = at.objective, 0
+    if scores is None:
+        scores = data.scores(beta, offset)
+    at = search.evaluate(beta, offset, scores)
+    begin = at.objective
+    n_iter = 0
     pulled = data.pull_back(at.slopes) / data.total
-    along, slope, gain = search.gradients(at, pulled)
-    memory = Memory(along)
-    moving = torch.nonzero(torch.maximum(slope, gain) > tol)[:, 0]
+    gradient = search.gradient(at, pulled)
+    memory = Memory(gradient.along)
+    moving = torch.nonzero(gradient.unsettled > tol)[:, 0]
     while n_iter < max_iter and len(moving):
         rows = search.rows_of(moving)
-        direction = torch.zeros_like(along)
-        direction[moving] = memory.direction(along)[moving]
+        direction = torch.zeros_like(gradient.along)
+        direction[moving] = memory.direction(gradient.along)[moving]
+        rise = (gradient.along * direction).sum(1)
         # The scores at the start stay; those of the search move in place.
-        slope = (along * direction).sum(1)
-        at, step = search.line(at, direction, slope, rows, keep=n_iter == 0)
-        slopes = at.slopes if len(rows) == len(beta) else at.slopes[rows]
+        at, step = search.line(at, direction, rise, rows, keep=n_iter == 0)
+        slopes = at.slopes
+        if len(rows) < len(beta):
+            slopes = at.slopes[rows]
         pulled = pulled.index_copy(0, rows, data.pull_back(slopes) / data.total)
-        before = along
-        along, slope, gain = search.gradients(at, pulled)
-        memory.add(step[:, None] * direction, before - along)
+        before = gradient
+        gradient = search.gradient(at, pulled)
+        memory.add(step[:, None] * direction, before.along - gradient.along)
         n_iter += 1
         # What rounding errors keep from rising rests, too.
-        moving = torch.nonzero((torch.maximum(slope, gain) > tol) & (step > 0))[:, 0]
-    final = at.scores.clone() if n_iter == 0 else at.scores
-    return WeightFit(at.beta, at.offset, at.objective, slope, gain, final, begin, n_iter)
+        moving = torch.nonzero((gradient.unsettled > tol) & (step > 0))[:, 0]
+    final = at.scores
+    if n_iter == 0:
+        final = at.scores.clone()
+    return WeightFit(
+        beta=at.beta,
+        offset=at.offset,
+        objective=at.objective,
+        slope=gradient.slope,
+        gain=gradient.gain,
+        scores=final,
+        start=begin,
+        n_iter=n_iter,
+    )
 
 
 @dataclass
 class _Point:
-    beta: Tensor
-    offset: Tensor
-    scores: Tensor
-    objective: Tensor
-    slopes: Tensor
+    """Weights with their scores, the objectives there, and the slopes of the log probabilities."""
+
+    beta: Float[Tensor, "k d"]
+    offset: Float[Tensor, " k"]
+    scores: Float[Tensor, "k n"]
+    objective: Float[Tensor, " p"]
+    slopes: Float[Tensor, "k n"]
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    """Slopes along the coordinates, the largest in the weights, and the gain in sight."""
+
+    along: Float[Tensor, "p any"]
+    slope: Float[Tensor, " p"]
+    gain: Float[Tensor, " p"]
+
+    @property
+    def unsettled(self) -> Float[Tensor, " p"]:
+        """The larger of slope and gain."""
+        return torch.maximum(self.slope, self.gain)
 
 
 class _Search:
@@ -111,20 +143,29 @@ class _Search:
         free_offset: bool,
         strength: Tensor | None,
     ) -> None:
-        self._data, self._log_probability = data, log_probability
-        self._free_offset, self._joint = free_offset, data.n_joint
+        self._data = data
+        self._log_probability = log_probability
+        self._free_offset = free_offset
+        self._joint = data.n_joint
         self._blocks = data.coordinates.blocks(data.n_joint)
-        one = data.centre.new_ones(())
-        self._ridge = data.ridge * (one if strength is None else strength)
+        if strength is None:
+            strength = data.centre.new_ones(())
+        self._ridge = data.ridge * strength
 
     def evaluate(self, beta: Tensor, offset: Tensor, scores: Tensor) -> _Point:
         values, slopes = self._log_probability(scores)
         mean = values @ self._data.weight / self._data.total
         objective = self._total(mean - 0.5 * self._ridge * beta.square().sum(1))
-        return _Point(beta, offset, scores, objective, slopes.mul_(self._data.weight))
+        return _Point(
+            beta=beta,
+            offset=offset,
+            scores=scores,
+            objective=objective,
+            slopes=slopes.mul_(self._data.weight),
+        )
 
-    def gradients(self, at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Along the coordinates, (P, any); the largest in the weights; the gain in sight."""
+    def gradient(self, at: _Point, pulled: Tensor) -> _Gradient:
+        """The gradient, from slopes that were pulled back to the weights."""
         gradient = pulled - self._ridge[..., None] * at.beta
         shift = at.slopes.sum(1) / self._data.total
         if not self._free_offset:
@@ -135,9 +176,10 @@ class _Search:
         along = along.unflatten(0, (-1, self._blocks)).flatten(1)
         slope = torch.maximum(gradient.abs().amax(1), shift.abs())
         slope = slope.unflatten(0, (-1, self._joint)).amax(1)
-        return along, slope, 0.5 * along.square().sum(1)
+        return _Gradient(along=along, slope=slope, gain=0.5 * along.square().sum(1))
 
     def rows_of(self, problems: Tensor) -> Tensor:
+        """The numbers of the rows of weights that make up some problems."""
         numbers = torch.arange(self._joint, device=problems.device)
         return (problems[:, None] * self._joint + numbers).flatten()
 
@@ -147,20 +189,26 @@ class _Search:
         """The best point along directions, (P, any), that move some rows, and the steps to it."""
         direction = direction.unflatten(1, (self._blocks, -1)).flatten(0, 1)
         moves = self._data.coordinates.weights(direction, self._joint)
-        beta, offset = moves[:, :-1], moves[:, -1]
+        beta = moves[:, :-1]
+        offset = moves[:, -1]
         if len(rows) == len(beta):
             change = self._data.scores(beta, offset)
         else:
             change = torch.zeros_like(at.scores)
             change[rows] = self._data.scores(beta[rows], offset[rows])
-        moved, gone, first = at, torch.zeros_like(offset), at.scores
+        moved = at
+        gone = torch.zeros_like(offset)
+        first = at.scores
 
         def along(step: Tensor) -> tuple[Tensor, Tensor]:
+            """The objectives so far along the directions, and their slopes in the step."""
             nonlocal moved, gone
             step = step.repeat_interleave(self._joint)
-            own = None if keep and moved.scores is first else moved.scores
-            there = torch.addcmul(moved.scores, (step - gone)[:, None], change, out=own)
-            del moved.slopes
+            place = moved.scores
+            if keep and place is first:
+                place = None
+            there = torch.addcmul(moved.scores, (step - gone)[:, None], change, out=place)
+            del moved.slopes  # its memory serves the next ones
             moved = self.evaluate(at.beta + step[:, None] * beta, at.offset + step * offset, there)
             gone = step
             rise = torch.einsum("kn,kn->k", moved.slopes, change) / self._data.total
@@ -190,11 +238,16 @@ def adapted_fit(
     step = max(1, min(_STRIDE, len(data.inputs) // _FEW))
     adapts = data.adaptable and (step > 1 or tol < _ROUGH)
     if start is None and adapts:
-        start = adapted_fit(
-            data.every(step), log_probability, curvature, tol=max(tol, _ROUGH), max_iter=max_iter
-        )[0]  # without the few data
-    beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
-    beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
+        rough = max(tol, _ROUGH)
+        few = data.every(step)
+        start, _ = adapted_fit(few, log_probability, curvature, tol=rough, max_iter=max_iter)
+        del few
+    if start is None:
+        beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
+        offset = beta[:, 0]
+    else:
+        beta = start.beta
+        offset = start.offset
     scores = data.scores(beta, offset)
     if adapts:
         data = data.adapted(curvature(scores))
@@ -210,13 +263,14 @@ def fit_fixed_link(
 ) -> tuple[WeightFit, LinearScores]:
     """Weights and offsets for nu(x) = x, as in logistic regression, and the adapted data."""
 
-    def each(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def of_labels(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return loss.log_likelihood(2 * labels - 1, scores)
 
     def likelihood(some: LinearScores) -> LogProbability:
-        return lambda scores: by_parts(each, scores, some.labels)
+        return lambda scores: by_parts(of_labels, scores, some.labels)
 
     def curvature(scores: Tensor) -> Tensor:
-        return by_parts(lambda x: (mean_curvature(loss.log_probabilities(x)[1]),), scores)[0]
+        (values,) = by_parts(lambda x: (mean_curvature(loss.log_probabilities(x)[1]),), scores)
+        return values
 
     return adapted_fit(data, likelihood, curvature, tol=tol, max_iter=_FIXED_STEPS, start=start)
