@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array, Numbers
+from bayesloss.arrays import Array, Numbers, untensored
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.inputs import centred_scores
 from bayesloss.learning.estimators.calibrated_fit import (
@@ -318,7 +318,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def scores(self, X: ArrayLike) -> Array:
         """The scores that links act on: of shape (n,) for two classes, else (n, n_classes)."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        inputs = validate_data(
+            self, untensored(X), reset=False, dtype=np.float64, accept_sparse="csr"
+        )
         largest = float(max(inputs.max(), -inputs.min()))
         if largest > SIZES[1]:
             raise ValueError(f"expected inputs of at most {SIZES[1]}, got {largest:.3g}")

@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from bayesloss.arrays import read_labels
+from bayesloss.arrays import read_labels, untensored
 from bayesloss.learning.data.checks import check_weights, group_numbers, times_class_weights
 from bayesloss.learning.data.dask_inputs import DaskInputs, on_client
 from bayesloss.learning.data.estimator_base import remember_columns
@@ -135,7 +135,9 @@ def _read_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike
         sample_weight = on_client(sample_weight, inputs, "sample_weight")
     else:
         labels = read_labels(y)
-        Z, y = validate_data(model, X, labels, dtype=np.float64, order="C", accept_sparse="csr")
+        Z, y = validate_data(
+            model, untensored(X), labels, dtype=np.float64, order="C", accept_sparse="csr"
+        )
         Z = canonical(Z)
         y = np.asarray(y)
         inputs = SparseInputs(Z) if issparse(Z) else DenseInputs(torch.from_numpy(Z).to(device))

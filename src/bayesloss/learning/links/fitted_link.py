@@ -73,8 +73,11 @@ class FittedLink:
 
         By ``chance`` draws are random; with ``constant_ends`` nu is constant beyond one period.
         """
-        end = posterior.prior.kernel.edge if constant_ends else math.inf
-        low, high = max(float(x.min()), -end), min(float(x.max()), end)
+        end = math.inf
+        if constant_ends:
+            end = posterior.prior.kernel.edge
+        low = max(float(x.min()), -end)
+        high = min(float(x.max()), end)
         root = ordered_root(posterior, low, high)
         if draws is None:
             draws = posterior.mode + even_normals(DRAWS, len(posterior.mode)) @ root.T
@@ -84,8 +87,18 @@ class FittedLink:
         if end < math.inf:
             weight = torch.where(x.abs() > end, 0.0, weight)
         slope = mean_slope(posterior, x, weight)
-        slope = slope if slope > _FLAT else 1.0
-        return cls(posterior, loss, draws, bands, slope, slope * low, slope * high, slope * end)
+        if not slope > _FLAT:
+            slope = 1.0
+        return cls(
+            posterior=posterior,
+            loss=loss,
+            draws=draws,
+            band_draws=bands,
+            slope=slope,
+            low=slope * low,
+            high=slope * high,
+            end=slope * end,
+        )
 
     @property
     def edge(self) -> float:
@@ -131,16 +144,21 @@ def mean_slope(posterior: Posterior, x: Tensor, weight: Tensor) -> float:
     """The weighted mean slope at x of the posterior mean of nu, read off a table if x is long."""
     prior = posterior.prior
     coefficients = prior.mean_coefficients(posterior.mode, posterior.root)
-    low, high = float(x.min()), float(x.max())
+    low = float(x.min())
+    high = float(x.max())
     steps = math.ceil(_STEPS * max(1.0, (high - low) / prior.kernel.edge))
     tabulated = len(x) > 2 * steps and high > low
-    points = torch.linspace(low, high, steps + 1, dtype=x.dtype) if tabulated else x
+    points = x
+    if tabulated:
+        points = torch.linspace(low, high, steps + 1, dtype=x.dtype)
     slopes = []
     for part in points.split(_ROWS):
         at = part.clone().requires_grad_()
         total = (prior.features(at) @ coefficients).sum()
         (slope,) = torch.autograd.grad(total, at, create_graph=tabulated)
-        bend = torch.autograd.grad(slope.sum(), at)[0] if tabulated else slope
+        bend = slope  # which nothing asks for
+        if tabulated:
+            (bend,) = torch.autograd.grad(slope.sum(), at)
         slopes.append(torch.stack([slope.detach(), bend]))
     slope, bend = torch.cat(slopes, dim=1)
     if not tabulated:
@@ -152,7 +170,9 @@ def mean_slope(posterior: Posterior, x: Tensor, weight: Tensor) -> float:
 
 def _points(x: ArrayLike) -> Tensor:
     scores = as_float64(x)
-    return as_points(scores[None] if scores.ndim == 0 else scores, "scores")
+    if scores.ndim == 0:
+        scores = scores[None]
+    return as_points(scores, "scores")
 
 
 def shaped(values: Array, x: ArrayLike) -> Array:

@@ -33,7 +33,7 @@ class SoftmaxJoint(LogDensity):
     """The log joint density of labels (K, n) and the parameters of K sources, given the scores."""
 
     prior: _Product
-    each: SourcePrior
+    source: SourcePrior  # the prior of each
     features: tuple[Tensor, ...]
     labels: Tensor
     weight: Tensor
@@ -46,12 +46,17 @@ class SoftmaxJoint(LogDensity):
         K = len(labels)
         location = prior.location.repeat(K, 1)
         location[:, -1] = level
-        together = _Product(location.flatten(), prior.precision.repeat(K))
-        return cls(together, prior, tuple(features), labels.to(weight.dtype), weight)
+        return cls(
+            prior=_Product(location.flatten(), prior.precision.repeat(K)),
+            source=prior,
+            features=tuple(features),
+            labels=labels.to(weight.dtype),
+            weight=weight,
+        )
 
     def _log_p(self, Gamma: Tensor) -> Tensor:
         pairs = zip(self.features, Gamma.reshape(len(self.features), -1), strict=True)
-        nu = torch.stack([Phi @ self.each.coefficients(G) for Phi, G in pairs])
+        nu = torch.stack([Phi @ self.source.coefficients(G) for Phi, G in pairs])
         return nu - nu.logsumexp(0)
 
     def log_likelihood(self, Gamma: Tensor) -> Tensor:
@@ -61,17 +66,19 @@ class SoftmaxJoint(LogDensity):
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)
-        jacobians = [self.each.jacobian(G) for G in parts]
+        jacobians = [self.source.jacobian(G) for G in parts]
         pulls = [Phi.T @ r for Phi, r in zip(self.features, residual, strict=True)]
-        bends = [self.each.curvature(pull) for pull in pulls]
+        bends = [self.source.curvature(pull) for pull in pulls]
         H = torch.diag(self.prior.precision) - torch.block_diag(*bends)
         for begin in range(0, len(self.weight), _ROWS):
             rows = slice(begin, begin + _ROWS)
-            slopes, own = [], []
+            within = []  # classes, the delta_kl of H,
+            across = []  # and over all pairs of them
             for Phi, J, chance in zip(self.features, jacobians, p[:, rows], strict=True):
                 root = (self.weight[rows] * chance).sqrt()
-                own.append(root[:, None] * (Phi[rows] @ J))
-                slopes.append(chance.sqrt()[:, None] * own[-1])
-            H += torch.block_diag(*map(gram, own)) - gram(torch.cat(slopes, dim=1))
+                slopes = root[:, None] * (Phi[rows] @ J)
+                within.append(slopes)
+                across.append(chance.sqrt()[:, None] * slopes)
+            H += torch.block_diag(*map(gram, within)) - gram(torch.cat(across, dim=1))
         pull = torch.cat([J.T @ s for J, s in zip(jacobians, pulls, strict=True)])
         return pull - self.prior.precision * (Gamma - self.prior.location), H

@@ -30,13 +30,15 @@ class HermiteTable:
     def __init__(
         self, nodes: Float[Tensor, " t"], values: Float[Tensor, "r t"], slopes: Float[Tensor, "r t"]
     ) -> None:
-        self.low, self.high = float(nodes[0]), float(nodes[-1])
+        self.low = float(nodes[0])
+        self.high = float(nodes[-1])
         self.end = math.inf
         self.cells = len(nodes) - 1
         self.step = (self.high - self.low) / self.cells
-        start, end = values[:, :-1], values[:, 1:]
-        rise, fall = self.step * slopes[:, :-1], self.step * slopes[:, 1:]
-        gain = end - start
+        start = values[:, :-1]
+        gain = values[:, 1:] - start
+        rise = self.step * slopes[:, :-1]
+        fall = self.step * slopes[:, 1:]
         cubic = [start, rise, 3 * gain - 2 * rise - fall, rise + fall - 2 * gain]
         self.coefficients = torch.stack(cubic, dim=2).reshape(-1, 4)  # a row for each cell
 
@@ -81,8 +83,8 @@ def table_nodes(prior: Prior, reach: float = math.inf, n_half: int = 400) -> Ten
     """
     edge = trigonometric(prior, "whose periods the table covers").edge
     periods = max(1, math.ceil(min(reach / edge, 3)))
-    end, steps = periods * edge, 2 * periods * n_half
-    return torch.linspace(-end, end, steps + 1, dtype=torch.float64)
+    end = periods * edge
+    return torch.linspace(-end, end, 2 * periods * n_half + 1, dtype=torch.float64)
 
 
 def enough_nodes(prior: Prior, reach: float = math.inf) -> Tensor:
@@ -94,7 +96,8 @@ def expected_log_probabilities(
     prior: Prior, loss: ProperLoss, Gamma: Float[Tensor, "s m"], nodes: Tensor | None = None
 ) -> HermiteTable:
     """The means over draws of log(1 - u(nu(x))), row 0, and log u(nu(x)), row 1, at nodes."""
-    nodes = table_nodes(prior) if nodes is None else nodes
+    if nodes is None:
+        nodes = table_nodes(prior)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
     return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))  # Q of section 4.2, a datum

@@ -46,7 +46,8 @@ class Coordinates:
         cls, inputs: Inputs, weight: PerRow, centre: PerColumn, levels: Tensor, ridge: float
     ) -> "Coordinates":
         """From the covariance of inputs, for problems whose mean curvatures are the levels."""
-        level, total = float(levels.mean()), float(weight.sum())
+        level = float(levels.mean())
+        total = float(weight.sum())
         variance = inputs.squares_about(centre, weight) / total
         constant = variance.sqrt() <= 1e-12 * centre.abs()
         # Without a penalty the optimum may lie at infinity. A search that is stopped on its way
@@ -64,9 +65,16 @@ class Coordinates:
             curvature.diagonal()[curvature.diagonal() < 0.1] += 1
             values, vectors = torch.linalg.eigh(curvature)
             vectors *= values.clamp_min(1e-12 * float(values[-1])).rsqrt()
-        column, coupling = levels[:, None], torch.zeros_like(centre)
-        class_scale, offset_scale = (levels.mean() / column).sqrt(), column.rsqrt()
-        return cls(scale, vectors, class_scale, offset_scale, coupling, level, damping)
+        column = levels[:, None]
+        return cls(
+            scale=scale,
+            vectors=vectors,
+            class_scale=(levels.mean() / column).sqrt(),
+            offset_scale=column.rsqrt(),
+            offset_coupling=torch.zeros_like(centre),
+            level=level,
+            damping=damping,
+        )
 
     def turned(self, roots: Float[Tensor, "r d1 d1"]) -> "Coordinates":
         """The same scales with a root for each row, its last row and column for the offset."""
@@ -80,11 +88,17 @@ class Coordinates:
 
     def only(self, rows: list[int]) -> "Coordinates":
         """The coordinates of some of the rows."""
-        own = {}
-        if self.vectors is not None and self.vectors.ndim == 3:
-            own = {"vectors": self.vectors[rows], "offset_coupling": self.offset_coupling[rows]}
+        vectors = self.vectors
+        coupling = self.offset_coupling
+        if vectors is not None and vectors.ndim == 3:  # a root for each row
+            vectors = vectors[rows]
+            coupling = coupling[rows]
         return replace(
-            self, class_scale=self.class_scale[rows], offset_scale=self.offset_scale[rows], **own
+            self,
+            vectors=vectors,
+            class_scale=self.class_scale[rows],
+            offset_scale=self.offset_scale[rows],
+            offset_coupling=coupling,
         )
 
     def blocks(self, n_joint: int) -> int:
@@ -94,7 +108,8 @@ class Coordinates:
     def weights(self, coordinates: Float[Tensor, "b d1"], n_joint: int) -> Float[Tensor, "w d1"]:
         """Weights and offsets, these last, from coordinates."""
         rows = coordinates.unflatten(0, (-1, len(self.offset_scale)))
-        beta, last = rows[..., :-1], rows[..., -1:]
+        beta = rows[..., :-1]
+        last = rows[..., -1:]
         beta = self.class_scale * self.scale * _turned(self.vectors, beta)
         beta = beta + self.offset_coupling * last
         rows = torch.cat([beta, self.offset_scale * last], dim=2).flatten(0, 1)
@@ -102,7 +117,8 @@ class Coordinates:
         if blocks == n_joint:
             return rows
         rows = rows.unflatten(0, (-1, blocks))
-        own, common = rows[:, :-1], rows[:, -1:] / math.sqrt(n_joint)
+        own = rows[:, :-1]
+        common = rows[:, -1:] / math.sqrt(n_joint)
         return (own - own.mean(1, keepdim=True) + common).flatten(0, 1)
 
     def slopes(self, gradient: Float[Tensor, "w d1"], n_joint: int) -> Float[Tensor, "b d1"]:
@@ -113,7 +129,8 @@ class Coordinates:
             common = mean * math.sqrt(n_joint)
             gradient = torch.cat([rows - mean, common], dim=1).flatten(0, 1)
         rows = gradient.unflatten(0, (-1, len(self.offset_scale)))
-        beta, last = rows[..., :-1], rows[..., -1:]
+        beta = rows[..., :-1]
+        last = rows[..., -1:]
         vectors = None if self.vectors is None else self.vectors.mT
         along = _turned(vectors, self.class_scale * self.scale * beta)
         last = self.offset_scale * last + (self.offset_coupling * beta).sum(2, keepdim=True)
@@ -144,7 +161,8 @@ def sampled_hessian(
 ) -> Tensor:
     """The sum H above over the total, from so many rows, maybe scaled and with an offset."""
     rows, mass = sampled(mass, size, preference)
-    roots, width = (mass / total).sqrt(), len(centre) + offset
+    roots = (mass / total).sqrt()
+    width = len(centre) + offset
     H = torch.zeros((width, width), dtype=centre.dtype, device=centre.device)
     for chosen, root in zip(rows.split(_ROWS), roots.split(_ROWS), strict=True):
         part = inputs.dense(chosen).sub_(centre)
