@@ -29,7 +29,7 @@ def blocks(request, monkeypatch):
         "data.inputs._PREDICTED",
         "data.inputs._ROWS",
         "links.softmax_joint._ROWS",
-        "links.multinomial._ROWS",
+        "weights.label_likelihood._PART",
         "inference.likelihoods._MANY",
         *(f"sources.{name}.BLOCK" for name in ("basis", "nystrom", "priors", "trigonometric")),
     ):

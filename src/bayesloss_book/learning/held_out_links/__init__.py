@@ -1,1 +1,1 @@
-"""The chapter on links fitted to held-out scores: rounds, few rows a column, figures."""
+"""The chapter on links fitted to held-out scores: its figures; the rest is linkgistic's."""

@@ -13,9 +13,8 @@ from matplotlib.pyplot import setp, subplots
 from numpy import ndarray
 
 from bayesloss import LinkCalibrator
+from bayesloss.learning.inference.laplace import Posterior
 from bayesloss_book.figures import COLOURS, style
-from bayesloss_book.learning.held_out_links.columns import METHODS
-from bayesloss_book.learning.linkgistic.rounds import Round
 
 _LOOKS = {
     "paper's EM": ("GP", "o"),
@@ -35,11 +34,13 @@ class Curve:
     shares: pd.DataFrame
 
     @classmethod
-    def of_round(cls, found: Round, shares: pd.DataFrame) -> "Curve":
+    def of_posterior(
+        cls, posterior: Posterior, training: Float[ndarray, " n"], shares: pd.DataFrame
+    ) -> "Curve":
         """By draws of the paper's posterior."""
-        scores = torch.linspace(0, _end(found.scores.numpy(), shares), 200, dtype=torch.float64)
-        draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
-        u = torch.sigmoid(found.posterior.prior.source(scores, draws)).numpy()
+        scores = torch.linspace(0, _end(training, shares), 200, dtype=torch.float64)
+        draws = posterior.sample(200, torch.Generator().manual_seed(0))
+        u = torch.sigmoid(posterior.prior.source(scores, draws)).numpy()
         low, high = np.quantile(u, [0.025, 0.975], axis=0)
         return cls(scores.numpy(), u.mean(axis=0), low, high, shares)
 
@@ -76,10 +77,10 @@ def draw_columns(results: pd.DataFrame, n: int) -> Figure:
     figure, axes = subplots(2, 1, figsize=(5.4, 5.6), sharex=True)
     for axis, (truth, of_truth) in zip(axes, results.groupby("truth", sort=False), strict=True):
         grouped = of_truth.groupby("columns")
-        means = grouped[list(METHODS)].mean()
-        errors = grouped[list(METHODS)].sem()
-        for method in METHODS:
-            look = style(*_LOOKS[method], "-", label=method)
+        means = grouped[list(_LOOKS)].mean()
+        errors = grouped[list(_LOOKS)].sem()
+        for method, (colour, marker) in _LOOKS.items():
+            look = style(colour, marker, "-", label=method)
             axis.errorbar(n / means.index, means[method], 2 * errors[method], **look)
         axis.set(ylabel="nats above the truth", title=f"the true link is {truth}")
         axis.set(xscale="log", yscale="log", ylim=(2e-3, None))

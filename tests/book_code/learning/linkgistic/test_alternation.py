@@ -8,7 +8,7 @@ from scipy.special import xlogy
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss import CalibratedClassifier, LinkgisticClassifier
-from bayesloss_book.learning.held_out_links import alternation
+from bayesloss_book.learning.linkgistic import alternation
 from bayesloss_book.learning.linkgistic.rounds import kinked
 
 SMALL = kinked(300, 0, n_test=500)

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss_book.learning.held_out_links import columns
+from bayesloss_book.learning.linkgistic import columns
 from bayesloss_book.learning.linkgistic.rounds import KINKED
 
 
