@@ -32,7 +32,7 @@ from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book import Array
-from bayesloss_book.image_sets import inputs
+from bayesloss_book.data.image_sets import inputs
 from paperledger.stores.results import crossed, runs
 
 METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import style
+from bayesloss_book.drawing.figures import style
 
 
 def draw_rounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
