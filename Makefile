@@ -35,11 +35,12 @@ BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.yml' 2>/dev/null) \
     $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks)) \
-    $(wildcard data/results/*.json)
+    $(wildcard data/results/*.json) paperledger.toml
 
 # MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; and what only a debugger of the
 # theme reads, 3 MB.
-UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js) \
+UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js \
+    input/tex-full.js) \
     scripts/*.map styles/*.map
 
 # The parts of `make test`: all are tried, also after one has failed, and the end says which did, how

@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: stored results in the wheel, and the README of a package page.
 
 The stores stay in data/results, where a clone has them; in the wheel they are
-bayesloss_book/results. `stored_results` of `bayesloss_book.stored` finds either.
+bayesloss_book/results. `stored_results` of `bayesloss_book.data.stored` finds either.
 """
 
 import re

@@ -22,7 +22,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.metrics import log_loss
 
 from bayesloss import CalibratedClassifier
-from bayesloss_book import score_tables as tables
+from bayesloss_book.data import score_tables as tables
 from bayesloss_book.guide.when_to_use.tables import labels
 
 LARGE = tables.TABLES | tables.LARGER

@@ -7,7 +7,7 @@ for Fashion-MNIST. Each fit is a process of its own, and has one thread.
 import pandas as pd
 import pytest
 
-from bayesloss_book.data import DataError, locate
+from bayesloss_book.data.data_sets import DataError, locate
 from bayesloss_book.learning.em_cost import fits
 
 ROWS: list[dict] = []

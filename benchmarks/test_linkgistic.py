@@ -20,8 +20,8 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.links.em import EM
 from bayesloss.learning.links.tables import HermiteTable, table_nodes
 from bayesloss.learning.sources.priors import grid_size
-from bayesloss_book.data import DataError, load_images
-from bayesloss_book.source_laws import law_at
+from bayesloss_book.data.data_sets import DataError, load_images
+from bayesloss_book.references.source_laws import law_at
 
 N_BASIS, N_DRAWS = 64, 64
 WEIGHT_STEPS, MODE_STEPS, ROUNDS = 10, 30, 8  # of the plain recipe; eight rounds is what ours took

@@ -32,7 +32,11 @@ from paperledger.stores.tables import read
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
 PACKAGES = ("bayesloss", "bayesloss_book", "paperledger")
 # What every page uses says nothing about one figure.
-EVERYWHERE = {"bayesloss_book.figures", "paperledger.ledger.checks", "paperledger.stores.results"}
+EVERYWHERE = {
+    "bayesloss_book.drawing.figures",
+    "paperledger.ledger.checks",
+    "paperledger.stores.results",
+}
 # Parameters that say where and on how many cores, not what comes out.
 PLUMBING = {"book", "n_jobs", "results", "scale"}
 

@@ -38,7 +38,7 @@ OTHER: dict[type[ast.AST], type[ast.AST]] = {a: b for p in PAIRS for a, b in (p,
 WORDS = "sin cos, min max, minimum maximum, sum mean, floor ceil, any all, argmin argmax, triu tril"
 TWINS = {a: b for p in f"{WORDS}, log log1p".split(", ") for a, b in (p.split(), p.split()[::-1])}
 TWINS |= {"expm1": "exp", "std": "var"}
-NO_UNIT = ("book", "peers", "tools", "test_project.py")  # of the tests
+NO_UNIT = ("book", "ledger_code", "peers", "tools", "test_project.py")  # of the tests
 
 
 class Fault(NamedTuple):

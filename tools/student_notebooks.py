@@ -42,7 +42,7 @@ TIDY = ("check -q --fix --select I,F401,F821 --per-file-ignores problems_*:F401"
 ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. Beside Jupyter
 it needs what `{install}` installs in a clone of the repository; `make lab` there opens JupyterLab
 with all of it. Numbers in the text are those of the parameters that stand here.*"""
-FIND = "from bayesloss_book.stored import stored_results\n"
+FIND = "from bayesloss_book.data.stored import stored_results\n"
 CHANGE = """# Change this: take out a "#", choose another value, run this cell, then those from
 # below the parameters to here again.
 """

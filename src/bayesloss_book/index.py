@@ -7,8 +7,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss import LinkCalibrator
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, curve, framed, legend, slider
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.drawing.html import DASHED, Axis, Canvas, curve, framed, legend, slider
 from paperledger.html import HTMLTable
 
 RATIOS = (1, 2, 3, 5, 8, 12, 20, 30)  # false alarms that one missed case costs

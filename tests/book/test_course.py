@@ -142,7 +142,7 @@ def test_code_keeps_what_is_shown_and_what_it_needs():
 def test_code_without_the_book_keeps_the_library():
     cells = [
         new_code_cell(
-            "from bayesloss import LogLoss\nfrom bayesloss_book.figures import use_style"
+            "from bayesloss import LogLoss\nfrom bayesloss_book.drawing.figures import use_style"
         ),
         new_code_cell("use_style()\nloss = LogLoss()\nprint(loss)"),
     ]

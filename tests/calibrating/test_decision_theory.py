@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayesloss import bayes_action, loss_divergence, posterior_risk
-from bayesloss_book.decision_references import optimal_actions
+from bayesloss_book.references.decision_references import optimal_actions
 
 EXACT = 1e-12  # sums of a few products of numbers near one, in double precision
 many = settings(max_examples=100, deadline=None, derandomize=True)

@@ -13,13 +13,13 @@ from scipy.stats import entropy
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss import bayes_action, linearised_loss_em, loss_em, posterior_risk
-from bayesloss_book.decision_references import (
+from bayesloss_book.models.families import Family
+from bayesloss_book.references.decision_references import (
     log_gain,
     lower_bound,
     mixed_loss_em,
     tilted_posterior,
 )
-from bayesloss_book.families import Family
 
 many = settings(max_examples=100, deadline=None, derandomize=True)
 ROUNDING = 1e-10  # the measure asked for; sums of some dozen terms of size one err by 1e-14

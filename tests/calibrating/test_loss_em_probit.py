@@ -12,7 +12,7 @@ from bayesloss.calibrating.probit.laplace import log_joint
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import decide
 from bayesloss.calibrating.utility import LogUtility
-from bayesloss_book.probit_references import draw_data
+from bayesloss_book.references.probit_references import draw_data
 
 
 def problem(n_sets=4, n_test=40, seed=0, amplitude=3.0):

@@ -17,8 +17,13 @@ from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, predictive
 from bayesloss.calibrating.utility import LogUtility
 from bayesloss.kernels import SquaredExponential
-from bayesloss_book.figures import COLOURS, legend_above
-from bayesloss_book.probit_references import GRID, by_importance_sampling, costs_at, draw_data
+from bayesloss_book.drawing.figures import COLOURS, legend_above
+from bayesloss_book.references.probit_references import (
+    GRID,
+    by_importance_sampling,
+    costs_at,
+    draw_data,
+)
 
 # Labels at inputs between 0 and 1: alone, together, against each other.
 SMALL = {

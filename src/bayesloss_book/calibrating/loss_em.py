@@ -11,11 +11,11 @@ from matplotlib.pyplot import subplots
 from torch import Tensor
 
 from bayesloss.calibrating.utility import utility
-from bayesloss_book.decision_references import tilted_posterior
-from bayesloss_book.families import gaussians
-from bayesloss_book.figures import COLOURS, hatch
-from bayesloss_book.html import Axis, Canvas, Frame, curve, ribbon, stepped
-from bayesloss_book.power_plant import ACTIONS, PowerPlant
+from bayesloss_book.drawing.figures import COLOURS, hatch
+from bayesloss_book.drawing.html import Axis, Canvas, Frame, curve, ribbon, stepped
+from bayesloss_book.models.families import gaussians
+from bayesloss_book.problems.power_plant import ACTIONS, PowerPlant
+from bayesloss_book.references.decision_references import tilted_posterior
 from paperledger.html import HTMLTable
 
 ALGORITHMS = ("loss-EM", "linearised", "mixed")

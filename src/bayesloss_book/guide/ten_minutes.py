@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS, style
+from bayesloss_book.drawing.figures import COLOURS, style
 from paperledger.ledger.claims import Finding
 from paperledger.ledger.under_specified import sway
 

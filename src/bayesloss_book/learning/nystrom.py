@@ -20,7 +20,7 @@ from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 
 _PRODUCTS = ("mm", "bmm", "mv", "dot")
 

@@ -19,9 +19,9 @@ from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.toys import PERIOD, Problem, grid
-from bayesloss_book.toys import classification_problem as problem
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.problems.toys import PERIOD, Problem, grid
+from bayesloss_book.problems.toys import classification_problem as problem
 
 _SAMPLES = 1_000  # of a posterior, in tables and figures of several data sets
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bayesloss_book.data import IMAGE_DATASETS, is_at_hand
+from bayesloss_book.data.data_sets import IMAGE_DATASETS, is_at_hand
 
 _IMAGES = re.compile("|".join(IMAGE_DATASETS))
 

@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 from bayesloss import linearised_loss_em, loss_em
 from bayesloss_book.calibrating import loss_em as page
-from bayesloss_book.decision_references import mixed_loss_em
-from bayesloss_book.families import gaussians
-from bayesloss_book.power_plant import ACTIONS, PowerPlant, approximations
+from bayesloss_book.models.families import gaussians
+from bayesloss_book.problems.power_plant import ACTIONS, PowerPlant, approximations
+from bayesloss_book.references.decision_references import mixed_loss_em
 
 RUN = dict(zip(page.ALGORITHMS, (loss_em, linearised_loss_em, mixed_loss_em), strict=True))
 

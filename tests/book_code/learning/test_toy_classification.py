@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bayesloss_book.learning import toy_classification as toy
-from bayesloss_book.toys import grid
+from bayesloss_book.problems.toys import grid
 
 
 @pytest.fixture(scope="module")

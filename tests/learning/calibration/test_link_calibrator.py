@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
 from bayesloss.learning.calibration.calibrator_base import WIDER
-from bayesloss_book.source_laws import MixtureLaw
+from bayesloss_book.references.source_laws import MixtureLaw
 
 
 def kinked(s):

@@ -18,9 +18,9 @@ from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SquareLoss
 from bayesloss_book.beyond.both.mixture import excess_risks, turning_scores
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities
 from bayesloss_book.beyond.both.tilted import best_cut, cut_of, labels_joint, tilted_evidence
-from bayesloss_book.figures import COLOURS, legend_above, style
-from bayesloss_book.labelled_scores import DATA, Problem, make_prior, problem
-from bayesloss_book.probit_references import costs_at
+from bayesloss_book.data.labelled_scores import DATA, Problem, make_prior, problem
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
+from bayesloss_book.references.probit_references import costs_at
 
 STYLES = {
     "chains": ("black", "", "-"),

@@ -24,7 +24,7 @@ from torch import Tensor
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
-from bayesloss_book.random_sources import inverse_source
+from bayesloss_book.problems.random_sources import inverse_source
 
 _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 

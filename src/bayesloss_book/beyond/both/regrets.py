@@ -21,10 +21,10 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss_book.beyond.both import tilted
-from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, problem
-from bayesloss_book.probit_references import costs_at, excess_risk
-from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.source_problems import whitened_log_likelihood
+from bayesloss_book.data.labelled_scores import DATA, N_BASIS, Problem, make_prior, problem
+from bayesloss_book.problems.source_problems import whitened_log_likelihood
+from bayesloss_book.references.probit_references import costs_at, excess_risk
+from bayesloss_book.references.samplers import elliptical_slice_sampling
 from paperledger.stores.results import runs
 
 METHODS = {

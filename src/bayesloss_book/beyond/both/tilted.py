@@ -38,7 +38,7 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss_book.gaussian_bounds import NormalBound
+from bayesloss_book.references.gaussian_bounds import NormalBound
 
 _DRAWS = 256  # over which the log utility is averaged under a Gaussian
 _ROUNDS = 50  # of Table 3, at most

@@ -15,10 +15,10 @@ import numpy as np
 
 from bayesloss import LinkCalibrator
 from bayesloss_book import Array
-from bayesloss_book.baselines import calibration_error, log_loss
 from bayesloss_book.beyond.calibration import rivals
-from bayesloss_book.score_sets import CURVES, SMALL, Draw, draw, enough, kind, score_sets
-from bayesloss_book.score_tables import LARGER, TABLES
+from bayesloss_book.data.score_sets import CURVES, SMALL, Draw, draw, enough, kind, score_sets
+from bayesloss_book.data.score_tables import LARGER, TABLES
+from bayesloss_book.rivals.baselines import calibration_error, log_loss
 from paperledger.stores.results import Folder, run_cells
 
 SIZES = (200, 1_000, 5_000)

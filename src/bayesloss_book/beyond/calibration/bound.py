@@ -11,8 +11,8 @@ from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.evidence.evidence import SMOOTHNESS, at_smoothness
 from bayesloss.learning.evidence.mixtures import average_priors
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss_book.baselines import log_loss
-from bayesloss_book.score_sets import draw
+from bayesloss_book.data.score_sets import draw
+from bayesloss_book.rivals.baselines import log_loss
 
 _FILLED = 0.5  # the part of the period's half that scores fill
 _N_BASIS = 32

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bayesloss import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 from bayesloss_book import Array
-from bayesloss_book.baselines import calibration_error
+from bayesloss_book.rivals.baselines import calibration_error
 
 NAME = "bayesloss"
 

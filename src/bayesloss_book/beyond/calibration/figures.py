@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from bayesloss import ReliabilityDisplay
 from bayesloss_book import Array
 from bayesloss_book.beyond.calibration import rivals, summary
-from bayesloss_book.figures import COLOURS, legend_above, style
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
 
 STYLES = {  # colour, marker, line
     rivals.OURS: (COLOURS["ISGP"], "o", "-"),

@@ -17,11 +17,11 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bayesloss_book import Array
-from bayesloss_book import score_sets as scores
-from bayesloss_book import score_tables as tables
-from bayesloss_book.baselines import SMALLEST, calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, attempt
+from bayesloss_book.data import score_sets as scores
+from bayesloss_book.data import score_tables as tables
+from bayesloss_book.rivals.baselines import SMALLEST, calibration_error
 from paperledger.stores.results import Folder, run_cells
 
 SIZES = (200, 1_000, 5_000)

@@ -18,10 +18,10 @@ from bayesloss.learning.calibration import calibrator_fit
 from bayesloss.learning.calibration.calibrator_base import WIDER, Scale
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss_book import Array
-from bayesloss_book.baselines import SMALLEST, log_loss
 from bayesloss_book.beyond.calibration import benchmark, rivals
-from bayesloss_book.score_sets import TUNED, Curve, ScoreSet, draw, from_curve, kind
-from bayesloss_book.score_tables import LARGER, TABLES
+from bayesloss_book.data.score_sets import TUNED, Curve, ScoreSet, draw, from_curve, kind
+from bayesloss_book.data.score_tables import LARGER, TABLES
+from bayesloss_book.rivals.baselines import SMALLEST, log_loss
 from paperledger.stores.results import runs
 
 SIZES = (50, 200, 1_000, 5_000)

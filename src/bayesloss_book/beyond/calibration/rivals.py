@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
 from bayesloss.learning.calibration.calibrator_base import Scale
 from bayesloss_book import Array
-from bayesloss_book.baselines import SMALLEST
+from bayesloss_book.rivals.baselines import SMALLEST
 
 OURS = "link"
 

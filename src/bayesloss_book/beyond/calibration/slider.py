@@ -10,9 +10,9 @@ from bayesloss import LinkCalibrator
 from bayesloss_book import Array
 from bayesloss_book.beyond.calibration.figures import STYLES
 from bayesloss_book.beyond.calibration.rivals import fit
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
-from bayesloss_book.score_sets import CURVES, draw
+from bayesloss_book.data.score_sets import CURVES, draw
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.drawing.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
 from paperledger.html import HTMLTable
 
 _RIVALS = {"sigmoid": "dotted", "isotonic": "solid"}

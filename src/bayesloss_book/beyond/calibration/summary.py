@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
-from bayesloss_book.score_sets import TUNED, kind
+from bayesloss_book.data.score_sets import TUNED, kind
 from paperledger.stores.results import Folder, load_results
 
 SET = ["data", "task", "model"]

@@ -8,7 +8,7 @@ from matplotlib.pyplot import subplots
 from scipy.special import logit
 
 from bayesloss_book.beyond.costs_unknown import fits, labels
-from bayesloss_book.figures import COLOURS, legend_above, style
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
 
 _STYLES = {
     "random": ("data", "o"),

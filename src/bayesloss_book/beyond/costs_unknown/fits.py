@@ -26,8 +26,8 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
-from bayesloss_book import score_sets as scores
-from bayesloss_book import score_tables as tables
+from bayesloss_book.data import score_sets as scores
+from bayesloss_book.data import score_tables as tables
 from paperledger.stores.results import runs
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)

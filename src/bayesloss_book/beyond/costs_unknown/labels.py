@@ -20,10 +20,10 @@ from scipy.special import expit, logit, xlogy
 from torch import Tensor
 
 from bayesloss_book import Array
-from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown.fits import REAL
-from bayesloss_book.labelled_scores import DATA, make_prior, problem
-from bayesloss_book.samplers import elliptical_slice_sampling
+from bayesloss_book.data import score_sets as scores
+from bayesloss_book.data.labelled_scores import DATA, make_prior, problem
+from bayesloss_book.references.samplers import elliptical_slice_sampling
 from paperledger.stores.results import runs
 
 NODES = np.linspace(-50, 50, 101)  # scores are rounded to these

@@ -22,10 +22,10 @@ from torch.nn.functional import pad
 from bayesloss import GPClassifier, SquaredExponential
 from bayesloss.learning.inference.likelihoods import Observations
 from bayesloss.optimise import differentiated, minimise
-from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown import fits
-from bayesloss_book.gp_regression import GPRegression
-from bayesloss_book.sparse_means import spread_support
+from bayesloss_book.data import score_sets as scores
+from bayesloss_book.models.gp_regression import GPRegression
+from bayesloss_book.models.sparse_means import spread_support
 from paperledger.stores.results import crossed, runs
 
 SIZES, N_DRAWS = (50, 200, 1_000), 4

@@ -13,11 +13,11 @@ from torch import Tensor
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, decide, predictive
-from bayesloss_book import probit_references as probit
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import table_3_by_draws
 from bayesloss_book.beyond.loss_ep.table import KERNEL, METHODS
-from bayesloss_book.figures import COLOURS, draw_yes, legend_above, style
+from bayesloss_book.drawing.figures import COLOURS, draw_yes, legend_above, style
+from bayesloss_book.references import probit_references as probit
 
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
 _STYLES = {

@@ -17,9 +17,9 @@ from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import decide
-from bayesloss_book import probit_references as probit
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
+from bayesloss_book.references import probit_references as probit
 from paperledger.stores.results import Folder, crossed, run_cells
 
 METHODS = {

@@ -39,7 +39,7 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.multinomial import fit_softmax
 from bayesloss.learning.weights.weight_search import WeightFit
 from bayesloss_book import Array
-from bayesloss_book.image_sets import inputs
+from bayesloss_book.data.image_sets import inputs
 from paperledger.stores.results import crossed, runs
 
 METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")

@@ -10,7 +10,7 @@ from matplotlib.pyplot import subplots
 from bayesloss import LinkgisticClassifier
 from bayesloss_book.beyond.multiclass import summary
 from bayesloss_book.beyond.multiclass.theorems import PLANE, curl, sources_like
-from bayesloss_book.figures import COLOURS, legend_above, style
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
 
 STYLES = {  # colour and marker
     "multinomial": (COLOURS["Linear"], "x"),

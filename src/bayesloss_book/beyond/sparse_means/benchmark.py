@@ -6,9 +6,9 @@ import torch
 
 from bayesloss_book.beyond.sparse_means.problems import draw
 from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fit
-from bayesloss_book.gp_regression import checked_points
-from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
-from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
+from bayesloss_book.models.gp_regression import checked_points
+from bayesloss_book.models.sparse_means import sparse_mean_kl, sparse_mean_targeted
+from bayesloss_book.problems.shifted_regression import DEVIATION, covariate_shift, truth
 from paperledger.stores.results import Folder, run_cells
 
 SETTINGS = (  # kind, shift, k

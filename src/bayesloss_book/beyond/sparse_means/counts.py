@@ -4,8 +4,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesloss_book.gp_regression import GPRegression
-from bayesloss_book.multiplications import Array, Counted, forward, gram, objects, problem, solve
+from bayesloss_book.models.gp_regression import GPRegression
+from bayesloss_book.references.multiplications import (
+    Array,
+    Counted,
+    forward,
+    gram,
+    objects,
+    problem,
+    solve,
+)
 
 _BACKWARD = 5  # the cost of a value and its gradient in units of the value, at most (Griewank)
 

@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 from bayesloss_book.beyond.sparse_means.problems import Problem
 from bayesloss_book.beyond.sparse_means.rivals import fit
-from bayesloss_book.figures import COLOURS, legend_above, style
-from bayesloss_book.shifted_regression import DEVIATION
-from bayesloss_book.sparse_means import spread_support
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
+from bayesloss_book.models.sparse_means import spread_support
+from bayesloss_book.problems.shifted_regression import DEVIATION
 
 _STYLES = {
     "least KL": (COLOURS["GP"], "--"),

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book import Array
-from bayesloss_book.data import load_auto_mpg
-from bayesloss_book.gp_regression import GPRegression
-from bayesloss_book.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
+from bayesloss_book.data.data_sets import load_auto_mpg
+from bayesloss_book.models.gp_regression import GPRegression
+from bayesloss_book.problems.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
 
 KINDS = ("line", "plane", "four inputs", "cars", "diabetes")
 

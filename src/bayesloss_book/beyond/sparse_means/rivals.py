@@ -15,9 +15,9 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from torch import Tensor
 
 from bayesloss.optimise import differentiated, minimise
-from bayesloss_book import sparse_means as means
 from bayesloss_book.beyond.sparse_means.problems import Problem
-from bayesloss_book.gp_regression import GPRegression
+from bayesloss_book.models import sparse_means as means
+from bayesloss_book.models.gp_regression import GPRegression
 
 OURS = "targeted"
 FIXED = ("least KL", "FITC", "importance weights", "fitted to FITC at the targets", "exact fit")

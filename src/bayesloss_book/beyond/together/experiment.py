@@ -28,7 +28,12 @@ from bayesloss.calibrating.decide_together import JointDecision, Utility, decide
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
-from bayesloss_book.probit_references import TESTS, draw_data, importance_points, whitened_chains
+from bayesloss_book.references.probit_references import (
+    TESTS,
+    draw_data,
+    importance_points,
+    whitened_chains,
+)
 from paperledger.stores.results import runs
 
 METHODS = {

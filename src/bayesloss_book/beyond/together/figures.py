@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from bayesloss import decide_together
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss_book.beyond.together import experiment
-from bayesloss_book.figures import COLOURS, draw_yes, legend_above, style
-from bayesloss_book.probit_references import TESTS, draw_data
+from bayesloss_book.drawing.figures import COLOURS, draw_yes, legend_above, style
+from bayesloss_book.references.probit_references import TESTS, draw_data
 
 _STYLES = {
     "laplace": ("Linear", "v"),

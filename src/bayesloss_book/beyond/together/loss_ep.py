@@ -34,7 +34,7 @@ from bayesloss.calibrating.probit.laplace import LogTerm, laplace_probit
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss_book.beyond.together import experiment
-from bayesloss_book.probit_references import draw_data
+from bayesloss_book.references.probit_references import draw_data
 from paperledger.stores.results import runs
 
 PAPER = {"n_sets": 8, "n_draws": 4096, "n_chain": 512, "n_labels": 4}

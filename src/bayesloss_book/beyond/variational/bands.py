@@ -14,8 +14,8 @@ from bayesloss.learning.evidence.variational import nearest
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode
-from bayesloss_book.gaussian_bounds import best_gaussian
-from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
+from bayesloss_book.problems.source_problems import grid, prior_and_likelihood, simulate
+from bayesloss_book.references.gaussian_bounds import best_gaussian
 from paperledger.stores.results import runs
 
 METHODS = {

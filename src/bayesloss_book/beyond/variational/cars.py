@@ -16,7 +16,7 @@ from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.data import load_auto_mpg
+from bayesloss_book.data.data_sets import load_auto_mpg
 from paperledger.stores.results import crossed, runs
 
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")

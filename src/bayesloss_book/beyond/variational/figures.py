@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import setp, subplots
 
 from bayesloss_book.beyond.variational.fits import METHODS
-from bayesloss_book.figures import COLOURS, legend_above
-from bayesloss_book.source_problems import TASKS, grid
+from bayesloss_book.drawing.figures import COLOURS, legend_above
+from bayesloss_book.problems.source_problems import TASKS, grid
 
 STYLES = {
     "laplace": (COLOURS["GP"], "s", "--"),

@@ -13,9 +13,9 @@ from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.gaussian_bounds import best_gaussian
-from bayesloss_book.source_problems import cells as problems
-from bayesloss_book.source_problems import data_set, grid, log_loss, prior_and_likelihood
+from bayesloss_book.problems.source_problems import cells as problems
+from bayesloss_book.problems.source_problems import data_set, grid, log_loss, prior_and_likelihood
+from bayesloss_book.references.gaussian_bounds import best_gaussian
 from paperledger.stores.results import runs
 
 METHODS = {

@@ -23,9 +23,9 @@ from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.beyond.variational.long_chains import gaussians, importance_evidence, jumper
-from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.source_problems import cells as problems
-from bayesloss_book.source_problems import data_set, prior_and_likelihood
+from bayesloss_book.problems.source_problems import cells as problems
+from bayesloss_book.problems.source_problems import data_set, prior_and_likelihood
+from bayesloss_book.references.samplers import elliptical_slice_sampling
 from paperledger.stores.results import runs
 
 DRAWS = (64, 256, 1024)

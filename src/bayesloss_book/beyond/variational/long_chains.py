@@ -20,9 +20,9 @@ from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss_book import Array
-from bayesloss_book import source_problems as toys
-from bayesloss_book.gaussian_bounds import best_gaussian
-from bayesloss_book.samplers import annealed_importance_sampling
+from bayesloss_book.problems import source_problems as toys
+from bayesloss_book.references.gaussian_bounds import best_gaussian
+from bayesloss_book.references.samplers import annealed_importance_sampling
 from paperledger.stores.results import runs
 
 SETTLED = 1.01  # the largest split R-hat

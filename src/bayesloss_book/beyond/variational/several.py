@@ -17,8 +17,8 @@ from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.threads import one_thread
-from bayesloss_book.source_problems import cells as problems
-from bayesloss_book.source_problems import data_set, prior_and_likelihood
+from bayesloss_book.problems.source_problems import cells as problems
+from bayesloss_book.problems.source_problems import data_set, prior_and_likelihood
 from paperledger.stores.results import runs
 
 _FROM = 4000  # draws of q that tell the directions

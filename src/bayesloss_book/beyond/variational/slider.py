@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, stepped
-from bayesloss_book.source_laws import law_at
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.drawing.html import DASHED, Axis, Canvas, Frame, curve, stepped
+from bayesloss_book.references.source_laws import law_at
 from paperledger.html import HTMLTable
 
 

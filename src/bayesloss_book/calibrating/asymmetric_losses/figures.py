@@ -20,8 +20,8 @@ from bayesloss_book.calibrating.asymmetric_losses.table_4 import (
     printed,
     table,
 )
-from bayesloss_book.figures import COLOURS, legend_above
-from bayesloss_book.probit_references import (
+from bayesloss_book.drawing.figures import COLOURS, legend_above
+from bayesloss_book.references.probit_references import (
     GRID,
     TESTS,
     THRESHOLDS,

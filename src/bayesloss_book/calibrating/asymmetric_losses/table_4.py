@@ -23,7 +23,7 @@ from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, decide
-from bayesloss_book.probit_references import (
+from bayesloss_book.references.probit_references import (
     TESTS,
     THRESHOLDS,
     Reference,

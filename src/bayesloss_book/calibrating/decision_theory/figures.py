@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
-from bayesloss_book.figures import COLOURS, hatch
-from bayesloss_book.power_plant import PowerPlant, predictive_divergence
+from bayesloss_book.drawing.figures import COLOURS, hatch
+from bayesloss_book.problems.power_plant import PowerPlant, predictive_divergence
 
 # Colour and dashes of each distribution; the dashes are those of the paper's figure.
 STYLES = {

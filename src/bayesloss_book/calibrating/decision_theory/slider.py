@@ -7,8 +7,8 @@ import numpy as np
 from scipy.stats import norm
 
 from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
-from bayesloss_book.html import Axis, Canvas, curve, framed, slider
-from bayesloss_book.power_plant import PowerPlant, tail_matching
+from bayesloss_book.drawing.html import Axis, Canvas, curve, framed, slider
+from bayesloss_book.problems.power_plant import PowerPlant, tail_matching
 from paperledger.html import HTMLTable
 
 _CANVAS = Canvas(

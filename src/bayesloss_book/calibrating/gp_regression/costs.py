@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from bayesloss_book.multiplications import Counted, gram, objects, problem, solve
-from bayesloss_book.shifted_regression import covariate_shift, equal_ranks, truth
-from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_kl
+from bayesloss_book.models.sparse_means import mean_by_cg, sparse_mean_kl
+from bayesloss_book.problems.shifted_regression import covariate_shift, equal_ranks, truth
+from bayesloss_book.references.multiplications import Counted, gram, objects, problem, solve
 from paperledger.stores.results import runs
 
 SIZES = {

@@ -9,13 +9,18 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss_book.shifted_regression import (
+from bayesloss_book.models.sparse_means import (
+    mean_by_cg,
+    on_all,
+    sparse_mean_calibrated,
+    sparse_mean_kl,
+)
+from bayesloss_book.problems.shifted_regression import (
     DEVIATION,
     ShiftedProblem,
     covariate_shift,
     equal_ranks,
 )
-from bayesloss_book.sparse_means import mean_by_cg, on_all, sparse_mean_calibrated, sparse_mean_kl
 
 
 def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:

@@ -8,8 +8,8 @@ from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
 from bayesloss_book.calibrating.gp_regression.covariate_shift import risks, sparse_means
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.shifted_regression import DEVIATION, ShiftedProblem
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.problems.shifted_regression import DEVIATION, ShiftedProblem
 
 STYLES = {
     "posterior mean": (COLOURS["ISGP"], "-"),

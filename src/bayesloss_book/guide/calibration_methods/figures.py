@@ -6,11 +6,11 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import setp, subplots
 from scipy.special import expit
 
-from bayesloss_book.baselines import HELD_OUT
-from bayesloss_book.figures import COLOURS, legend_above, style
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
 from bayesloss_book.guide.calibration_methods import problems
 from bayesloss_book.guide.calibration_methods.methods import predict
 from bayesloss_book.guide.calibration_methods.summary import differences, label
+from bayesloss_book.rivals.baselines import HELD_OUT
 
 STYLES = {  # colour, marker, line
     "logistic": (COLOURS["Linear"], "s", ":"),

@@ -19,9 +19,15 @@ from sklearn.model_selection import cross_val_predict
 
 from bayesloss import CalibratedClassifier, LinkgisticClassifier
 from bayesloss_book import Array
-from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, log_loss, recipe
-from bayesloss_book.data import IMAGE_DATASETS
+from bayesloss_book.data.data_sets import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods import problems
+from bayesloss_book.rivals.baselines import (
+    CALIBRATION_BINS,
+    HELD_OUT,
+    calibration_error,
+    log_loss,
+    recipe,
+)
 from paperledger.stores.results import runs
 
 CALIBRATED = ("sigmoid", "isotonic", "beta", "our calibrator")

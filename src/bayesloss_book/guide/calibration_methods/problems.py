@@ -10,8 +10,8 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.model_selection import train_test_split
 
 from bayesloss_book import Array
-from bayesloss_book.data import IMAGE_DATASETS
-from bayesloss_book.image_sets import inputs
+from bayesloss_book.data.data_sets import IMAGE_DATASETS
+from bayesloss_book.data.image_sets import inputs
 
 LINKS = ("logistic", "asymmetric", "kinked", "heavy-tailed")
 INPUTS = ("Gaussian", "skewed")

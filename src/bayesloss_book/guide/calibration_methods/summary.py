@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.guide.calibration_methods.methods import METHODS
 from bayesloss_book.guide.calibration_methods.problems import KINDS
+from bayesloss_book.rivals.baselines import HELD_OUT
 
 PROBLEM = ["data", "task", "size", "C"]  # what makes a problem, up to the seed
 CALIBRATORS = ("logistic", "sigmoid", "isotonic", "beta")  # what people use

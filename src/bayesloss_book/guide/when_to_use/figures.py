@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from bayesloss_book.guide.when_to_use.summary import averages
 
 STYLES = {  # colour, marker, as on `calibration_methods` where that has the method

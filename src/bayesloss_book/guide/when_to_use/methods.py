@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
-from bayesloss_book.baselines import SMALLEST, recipe
 from bayesloss_book.guide.when_to_use import tables
+from bayesloss_book.rivals.baselines import SMALLEST, recipe
 from paperledger.stores.results import crossed, runs
 
 CLASSIFIERS = (

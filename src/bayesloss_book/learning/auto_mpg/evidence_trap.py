@@ -18,9 +18,9 @@ from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.threads import one_thread
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from bayesloss_book.learning.auto_mpg import table_1
-from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
+from bayesloss_book.references.samplers import AnnealedSample, annealed_importance_sampling
 from paperledger.stores.results import runs
 
 STARTS = (8.0, 2.0, 1.2)

@@ -17,8 +17,8 @@ from sklearn.model_selection import KFold
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.sources.priors import PriorName
 from bayesloss_book import Array
-from bayesloss_book.baselines import PLUG_IN
-from bayesloss_book.data import load_auto_mpg
+from bayesloss_book.data.data_sets import load_auto_mpg
+from bayesloss_book.rivals.baselines import PLUG_IN
 from paperledger.ledger.claims import ledger
 from paperledger.stores.results import Folder, crossed, run_cells
 

@@ -6,9 +6,9 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from bayesloss_book.learning.drawn_losses import losses
-from bayesloss_book.random_sources import LOSSES, MARGINS, inverse_source, make_prior
+from bayesloss_book.problems.random_sources import LOSSES, MARGINS, inverse_source, make_prior
 
 
 def draw_construction(name: str, *, n_paths: int, seed: int) -> Figure:

@@ -18,7 +18,13 @@ from sklearn.preprocessing import StandardScaler
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.quadrature import gauss_hermite
 from bayesloss_book import Array
-from bayesloss_book.random_sources import LOSSES, MARGINS, MarginLoss, inverse_source, make_prior
+from bayesloss_book.problems.random_sources import (
+    LOSSES,
+    MARGINS,
+    MarginLoss,
+    inverse_source,
+    make_prior,
+)
 
 # ------------------------------------------------------------------------------- theorem 2 (i)
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 
 
 def draw_operations(

@@ -31,7 +31,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss import ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
-from bayesloss_book.data import DataError, load_images
+from bayesloss_book.data.data_sets import DataError, load_images
 from paperledger.stores.results import Folder, crossed, run_cells
 
 _N_TEST = 5000

@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from bayesloss import LinkCalibrator
 from bayesloss.learning.inference.laplace import Posterior
-from bayesloss_book.figures import COLOURS, style
+from bayesloss_book.drawing.figures import COLOURS, style
 
 _LOOKS = {
     "paper's EM": ("GP", "o"),

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book import Array
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from bayesloss_book.learning.isgp import flat_places
 from bayesloss_book.learning.isgp import prior as isgp
-from bayesloss_book.random_sources import inverse_source, make_prior
+from bayesloss_book.problems.random_sources import inverse_source, make_prior
 
 
 def draw_paths(settings: Sequence[tuple[float, float, float]], *, seed: int) -> Figure:

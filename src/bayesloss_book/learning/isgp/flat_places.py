@@ -20,7 +20,7 @@ from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
-from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
+from bayesloss_book.references.samplers import AnnealedSample, annealed_importance_sampling
 from paperledger.stores.results import crossed, runs
 
 PRIORS = ("waves", "constant")

@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
-from bayesloss_book.random_sources import inverse_source as inverse_source  # the page calls it
-from bayesloss_book.random_sources import make_prior, whole_period
+from bayesloss_book.problems.random_sources import (
+    inverse_source as inverse_source,  # the page calls it
+)
+from bayesloss_book.problems.random_sources import make_prior, whole_period
 
 
 def rms_harmonic(kernel: TrigonometricKernel, constant: float = 0.0) -> float:

@@ -22,9 +22,9 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book import source_problems
-from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.learning.laplace.chains import long_run
+from bayesloss_book.problems import source_problems
+from bayesloss_book.rivals.baselines import PLUG_IN
 from paperledger.stores.results import crossed, runs
 
 METHODS = {

@@ -13,8 +13,7 @@ from torch import Tensor
 from bayesloss.learning.inference.laplace import Posterior, approximate, laplace
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss_book import samplers
-from bayesloss_book.source_problems import (
+from bayesloss_book.problems.source_problems import (
     batched_log_likelihood,
     cells,
     data_set,
@@ -24,6 +23,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
+from bayesloss_book.references import samplers
 from paperledger.stores.results import runs
 
 

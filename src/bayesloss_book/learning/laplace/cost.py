@@ -12,7 +12,7 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.figures import legend_above, style
+from bayesloss_book.drawing.figures import legend_above, style
 from paperledger.stores.results import runs
 
 METHODS = {

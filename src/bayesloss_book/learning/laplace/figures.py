@@ -10,12 +10,12 @@ from scipy import stats
 
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss_book import source_problems
-from bayesloss_book.figures import COLOURS, legend_above, style
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run
 from bayesloss_book.learning.laplace.toys import classification, small_prior
-from bayesloss_book.samplers import elliptical_slice_sampling
+from bayesloss_book.problems import source_problems
+from bayesloss_book.references.samplers import elliptical_slice_sampling
 
 
 def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:

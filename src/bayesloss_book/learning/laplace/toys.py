@@ -16,7 +16,7 @@ from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 
 
 def small_prior() -> ISGP:

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from bayesloss_book import Array
-from bayesloss_book.baselines import BUDGETS, fit_logistic
 from bayesloss_book.learning.learned_losses import table_2
+from bayesloss_book.rivals.baselines import BUDGETS, fit_logistic
 from paperledger.stores.results import Folder, run_cells
 
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)

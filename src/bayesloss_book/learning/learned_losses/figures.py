@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS, style
+from bayesloss_book.drawing.figures import COLOURS, style
 from bayesloss_book.learning.learned_losses.budget import ITERATIONS
 from bayesloss_book.learning.learned_losses.summary import columns, paths, printed
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS

@@ -16,9 +16,9 @@ from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss_book import Array
-from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
-from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
-from bayesloss_book.image_sets import inputs, one_vs_rest
+from bayesloss_book.data.image_sets import inputs, one_vs_rest
+from bayesloss_book.rivals.baselines import BUDGETS, fit_logistic, recipe
+from bayesloss_book.rivals.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from paperledger.stores.results import Folder, run_cells
 
 DATA = ("mnist", "fashion-mnist")

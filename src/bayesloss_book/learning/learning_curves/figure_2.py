@@ -19,9 +19,10 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.links.fitted_link import FittedLink
-from bayesloss_book import Array, baselines
-from bayesloss_book.data import IMAGE_DATASETS
-from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
+from bayesloss_book import Array
+from bayesloss_book.data.data_sets import IMAGE_DATASETS
+from bayesloss_book.data.image_sets import N_CLASSES, inputs, one_vs_rest
+from bayesloss_book.rivals import baselines
 from paperledger.stores.results import runs
 
 DATA = IMAGE_DATASETS

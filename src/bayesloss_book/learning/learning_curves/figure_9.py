@@ -8,9 +8,9 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
-from bayesloss_book.image_sets import inputs
+from bayesloss_book.data.image_sets import inputs
 from bayesloss_book.learning.learning_curves.figure_2 import METHODS
+from bayesloss_book.rivals.baselines import BUDGETS, fit_logistic, recipe
 from paperledger.stores.results import crossed, runs
 
 DRESS = 3

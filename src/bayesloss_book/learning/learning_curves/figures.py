@@ -6,11 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import setp, subplots
 
-from bayesloss_book.baselines import HELD_OUT
-from bayesloss_book.figures import COLOURS, legend_above, style
+from bayesloss_book.drawing.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, METHODS, SETTING
 from bayesloss_book.learning.learning_curves.figure_9 import curves_of, groups_of
 from bayesloss_book.learning.learning_curves.summary import LEARNED, WHOLE, curves, gains
+from bayesloss_book.rivals.baselines import HELD_OUT
 
 _STYLE = {
     "logistic": ("data", "o", ":"),

@@ -7,8 +7,8 @@ the test set, after averaging over seeds.
 import numpy as np
 import pandas as pd
 
-from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, SETTING
+from bayesloss_book.rivals.baselines import HELD_OUT
 
 # Each accuracy, and what its values on the parts of the test set are called.
 WHOLE = {"ovr_accuracy": "ovr_part", "accuracy": "part"}

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss import LinkgisticClassifier, LogLoss
-from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import KINKED, Task, kinked
+from bayesloss_book.rivals.baselines import recipe
 
 TRUTHS = ("kinked", "straight")
 METHODS = ("logistic regression", "paper's EM", "held out")

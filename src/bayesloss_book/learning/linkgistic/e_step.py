@@ -14,7 +14,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from paperledger.stores.results import crossed, runs
 
 

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss_book import Array
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from bayesloss_book.learning.linkgistic.rounds import Round
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from bayesloss.learning.evidence.source_law import SourceLaw
 from bayesloss.learning.inference.laplace import Posterior, even_normals, ordered_root
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.source_laws import law_at
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.references.source_laws import law_at
 
 SIZES = (4, 16, 64, 256, 1024, 4096)
 MEASURES = ("Q", "a label", "p")

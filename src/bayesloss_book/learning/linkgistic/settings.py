@@ -15,8 +15,8 @@ from sklearn.metrics import log_loss
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
-from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import Task, digit, reach
+from bayesloss_book.rivals.baselines import recipe
 from paperledger.stores.results import crossed, runs
 
 FILLED = (0.1, 0.25, 0.5, 0.75, 0.95)  # parts of [-1/c, 1/c]

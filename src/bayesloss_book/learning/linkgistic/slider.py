@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bayesloss_book import Array
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.drawing.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
 from bayesloss_book.learning.linkgistic.rounds import Round
 from paperledger.html import HTMLTable
 

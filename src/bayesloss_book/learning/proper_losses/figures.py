@@ -11,7 +11,7 @@ from matplotlib.pyplot import setp, subplots
 from torch import Tensor
 
 from bayesloss.composite_losses import CompositeLoss
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from bayesloss_book.learning.proper_losses.examples import LOSSES, best_line, bumpy, skewed_truth
 
 _STYLES = {"log": "-", "square": "--", "Matsushita": "-.", "skewed log": "-"}

@@ -2,8 +2,8 @@
 
 import torch
 
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import Axis, Canvas, Frame, curve, stepped
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.drawing.html import Axis, Canvas, Frame, curve, stepped
 from bayesloss_book.learning.proper_losses.examples import LOSSES
 from paperledger.html import HTMLTable
 

@@ -11,9 +11,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from bayesloss.learning.evidence.evidence import EvidenceMaximum
 from bayesloss.learning.inference.likelihoods import Gaussian
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 from bayesloss_book.learning.toy_regression.fits import bands
-from bayesloss_book.toys import PERIOD, REACH, Problem, grid
+from bayesloss_book.problems.toys import PERIOD, REACH, Problem, grid
 
 _SYMBOLS = {"a": "$a - 1$", "b": "$b$", "mu": r"$\mu$", "alpha": r"$\alpha$", "gamma": r"$\gamma$"}
 

@@ -17,9 +17,9 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.toys import NOISE as NOISE  # the page shows it
-from bayesloss_book.toys import PERIOD, REACH, Problem, grid
-from bayesloss_book.toys import regression_problem as problem
+from bayesloss_book.problems.toys import NOISE as NOISE  # the page shows it
+from bayesloss_book.problems.toys import PERIOD, REACH, Problem, grid
+from bayesloss_book.problems.toys import regression_problem as problem
 
 
 def fit(

@@ -7,9 +7,9 @@ import numpy as np
 from bayesloss.learning.evidence.evidence import EvidenceMaximum
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
-from bayesloss_book.toys import Problem, grid
+from bayesloss_book.drawing.figures import COLOURS
+from bayesloss_book.drawing.html import DASHED, Axis, Canvas, Frame, curve, ribbon, stepped
+from bayesloss_book.problems.toys import Problem, grid
 from paperledger.html import HTMLTable
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.drawing.figures import COLOURS
 
 Pair = Literal["sine", "cosine", "mixed"]
 

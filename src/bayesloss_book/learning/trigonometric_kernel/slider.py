@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.html import Axis, Canvas, framed, slider
+from bayesloss_book.drawing.html import Axis, Canvas, framed, slider
 from paperledger.html import HTMLTable
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")

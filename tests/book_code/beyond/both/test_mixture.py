@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from bayesloss_book.beyond.both import mixture
-from bayesloss_book.labelled_scores import make_prior
+from bayesloss_book.data.labelled_scores import make_prior
 
 
 def test_turning_scores_are_roots_and_stay_on_the_grid():

@@ -4,7 +4,7 @@ import torch
 
 from bayesloss_book.beyond.both import regrets
 from bayesloss_book.beyond.both.tilted import labels_joint
-from bayesloss_book.labelled_scores import make_prior
+from bayesloss_book.data.labelled_scores import make_prior
 
 
 def test_chains_without_labels_are_the_prior():

@@ -10,7 +10,7 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.beyond.both import tilted
-from bayesloss_book.labelled_scores import make_prior, problem
+from bayesloss_book.data.labelled_scores import make_prior, problem
 
 COSTS = CostMatrix(0.25, 1)
 AT = torch.linspace(-50, 50, 21, dtype=torch.float64)

@@ -4,7 +4,7 @@ from scipy.special import expit
 from sklearn.metrics import brier_score_loss, log_loss
 
 from bayesloss_book.beyond.calibration import benchmark, rivals
-from bayesloss_book.score_sets import Draw
+from bayesloss_book.data.score_sets import Draw
 
 
 def test_seconds_are_measured_where_asked_for():

@@ -5,7 +5,7 @@ from scipy.special import expit
 
 from bayesloss_book.beyond.calibration.rivals import OURS, fit
 from bayesloss_book.beyond.calibration.slider import cases_slider
-from bayesloss_book.score_sets import CURVES, draw
+from bayesloss_book.data.score_sets import CURVES, draw
 
 
 def test_curves_are_drawn_to_scale_and_their_errors_told():

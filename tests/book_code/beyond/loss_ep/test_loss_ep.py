@@ -12,7 +12,7 @@ from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import decide
 from bayesloss.calibrating.utility import LogUtility
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
-from bayesloss_book.probit_references import draw_data
+from bayesloss_book.references.probit_references import draw_data
 
 UNEQUAL = CostMatrix(0.2, 1)
 

@@ -9,7 +9,7 @@ from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import predictive
 from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
-from bayesloss_book.probit_references import draw_data, importance_points
+from bayesloss_book.references.probit_references import draw_data, importance_points
 
 
 def test_one_more_label_is_nearer_to_the_truth_than_ep():

@@ -4,7 +4,7 @@ import pytest
 
 from bayesloss_book.beyond.loss_ep import table
 from bayesloss_book.calibrating.asymmetric_losses import table_4
-from bayesloss_book.probit_references import TESTS, THRESHOLDS
+from bayesloss_book.references.probit_references import TESTS, THRESHOLDS
 
 SMALL = {"n_sets": 2, "n_test": 30, "n_chains": 2, "n_draws": 60, "n_points": 512}
 

@@ -3,8 +3,8 @@
 import torch
 
 from bayesloss_book.beyond.sparse_means.counts import by_hand, count
-from bayesloss_book.multiplications import problem
-from bayesloss_book.sparse_means import sparse_mean_targeted
+from bayesloss_book.models.sparse_means import sparse_mean_targeted
+from bayesloss_book.references.multiplications import problem
 
 
 def test_loops_find_the_mean_of_the_library():

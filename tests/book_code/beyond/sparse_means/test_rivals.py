@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 
 from bayesloss_book.beyond.sparse_means import rivals
 from bayesloss_book.beyond.sparse_means.problems import draw
-from bayesloss_book.sparse_means import sparse_mean_kl
+from bayesloss_book.models.sparse_means import sparse_mean_kl
 
 PROBLEM = draw("line", 2.0, 7, 0)
 

@@ -10,7 +10,7 @@ from bayesloss.calibrating.probit.expectation_propagation import expectation_pro
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import predictive
 from bayesloss_book.beyond.together import experiment
-from bayesloss_book.probit_references import draw_data
+from bayesloss_book.references.probit_references import draw_data
 
 SMALL = {"n_sets": 2, "n_draws": 32, "n_labels": 2}
 

@@ -12,7 +12,7 @@ from bayesloss.quadrature import gauss_hermite
 from bayesloss_book.beyond.together import full_loss_em, loss_ep
 from bayesloss_book.beyond.together.experiment import UTILITIES, data_set, utility_of
 from bayesloss_book.beyond.together.full_loss_em import FullLossEM, mean_utility, moments
-from bayesloss_book.probit_references import draw_data
+from bayesloss_book.references.probit_references import draw_data
 
 EVERY = np.array(list(product([False, True], repeat=6)))
 

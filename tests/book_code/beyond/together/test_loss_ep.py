@@ -10,7 +10,7 @@ from bayesloss.calibrating.probit.expectation_propagation import expectation_pro
 from bayesloss.calibrating.utility import LogUtility
 from bayesloss_book.beyond.together import experiment, loss_ep
 from bayesloss_book.beyond.together.loss_ep import DrawnUtility, choose
-from bayesloss_book.probit_references import draw_data
+from bayesloss_book.references.probit_references import draw_data
 
 
 def right(hits, chosen, positives):

@@ -4,7 +4,7 @@ import pytest
 
 from bayesloss import variational
 from bayesloss_book.beyond.variational import bands
-from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
+from bayesloss_book.problems.source_problems import grid, prior_and_likelihood, simulate
 
 
 def test_one_data_set_by_hand():

@@ -8,7 +8,7 @@ import torch
 
 from bayesloss import ISGP, Gaussian, TrigonometricKernel
 from bayesloss_book.beyond.variational import fits
-from bayesloss_book.source_problems import grid
+from bayesloss_book.problems.source_problems import grid
 
 
 def test_evidence_on_the_grid_against_monte_carlo():

@@ -6,7 +6,7 @@ from bayesloss import weigh_draws
 from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.beyond.variational import several
-from bayesloss_book.source_problems import data_set, prior_and_likelihood
+from bayesloss_book.problems.source_problems import data_set, prior_and_likelihood
 
 PROBLEM = prior_and_likelihood("classification", 4)
 X, Y = data_set("classification", 20, 0)

@@ -7,7 +7,7 @@ from bs4 import BeautifulSoup
 from scipy.stats import norm
 
 from bayesloss_book.calibrating.decision_theory.slider import power_plant_slider
-from bayesloss_book.power_plant import PowerPlant, approximations
+from bayesloss_book.problems.power_plant import PowerPlant, approximations
 
 PLANT = PowerPlant()
 TEXT = cache(lambda: power_plant_slider(PLANT, approximations(PLANT))._repr_html_())

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from bayesloss_book.calibrating.gp_regression import covariate_shift as page
-from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS
-from bayesloss_book.sparse_means import sparse_mean_calibrated
+from bayesloss_book.models.sparse_means import sparse_mean_calibrated
+from bayesloss_book.problems.shifted_regression import NOISE, SMOOTHNESS
 
 PROBLEM = page.covariate_shift(2, n=40, k=5)
 

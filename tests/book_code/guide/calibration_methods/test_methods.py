@@ -5,9 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayesloss_book.baselines import calibration_error
 from bayesloss_book.guide.calibration_methods import methods
 from bayesloss_book.guide.calibration_methods.problems import BinaryProblem, problem
+from bayesloss_book.rivals.baselines import calibration_error
 
 
 def test_a_fit_that_knows_the_logistic_link_is_logistic_regression():

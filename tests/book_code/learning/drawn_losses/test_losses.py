@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss_book.learning.drawn_losses import losses as il
-from bayesloss_book.random_sources import LOSSES, MARGINS, make_prior
+from bayesloss_book.problems.random_sources import LOSSES, MARGINS, make_prior
 
 U = np.linspace(0.05, 0.95, 19)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import norm
 
-from bayesloss_book.data import DataError
+from bayesloss_book.data.data_sets import DataError
 from bayesloss_book.learning.em_cost import fits
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bayesloss.learning.inference.laplace import laplace
-from bayesloss_book import source_problems
 from bayesloss_book.learning.laplace import calibration, figures
+from bayesloss_book.problems import source_problems
 
 
 def simulated_ranks(bias):

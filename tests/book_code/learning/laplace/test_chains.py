@@ -10,9 +10,9 @@ from scipy.stats import norm
 
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss_book import source_problems
 from bayesloss_book.learning.laplace import chains as laplace_mcmc
 from bayesloss_book.learning.laplace import toys
+from bayesloss_book.problems import source_problems
 
 
 def problem(task, n, n_basis):

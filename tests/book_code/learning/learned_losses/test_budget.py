@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from bayesloss_book.image_sets import inputs
+from bayesloss_book.data.image_sets import inputs
 from bayesloss_book.learning.learned_losses import budget
 from bayesloss_book.learning.learned_losses.table_2 import problems
 

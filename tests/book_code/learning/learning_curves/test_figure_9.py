@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from bayesloss_book.image_sets import inputs
+from bayesloss_book.data.image_sets import inputs
 from bayesloss_book.learning.learning_curves import figure_9 as dress_link
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.learning.learning_curves import summary
 from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, COMPARED, DATA, cells
+from bayesloss_book.rivals.baselines import HELD_OUT
 
 AHEAD = {"logistic": 0.0, "GP": -0.01, "ISGP": 0.002, HELD_OUT: 0.004}
 

@@ -7,7 +7,7 @@ import torch
 
 from bayesloss import ISGP, Bernoulli, TrigonometricKernel, laplace
 from bayesloss_book.learning.linkgistic import monte_carlo
-from bayesloss_book.source_laws import law_at
+from bayesloss_book.references.source_laws import law_at
 
 PRIOR = ISGP(TrigonometricKernel(a=1.5, c=0.25, n_basis=8))
 X = torch.linspace(-1, 1, 40, dtype=torch.float64)

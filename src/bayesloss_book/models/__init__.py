@@ -1,0 +1,1 @@
+"""Models that only pages call, and the library does not need."""

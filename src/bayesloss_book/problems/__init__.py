@@ -1,0 +1,1 @@
+"""The problems that several pages solve: the papers' toys, and our own."""

@@ -1,0 +1,1 @@
+"""Independent routes to what a page computes: samplers, exact laws, counts."""

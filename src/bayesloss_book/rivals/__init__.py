@@ -1,0 +1,1 @@
+"""Rivals of the papers' methods, which pages compare them with."""
