@@ -39,8 +39,8 @@ from paperledger.stores.needs import DataMissing
 from paperledger.stores.orphans import end_with
 from paperledger.stores.provenance import environment
 from paperledger.stores.tables import Row, is_half_done, is_stored, read, settle, write
-from paperledger.stores.threads import fixed_threads
 from paperledger.stores.tolerances import Within, first_fitting
+from paperledger.threads import fixed_threads
 
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]

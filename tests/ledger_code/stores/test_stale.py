@@ -1,14 +1,8 @@
-"""The list of stale rows names stores, columns and values that there are."""
+"""Rows that are to be made anew, by columns and by the companion's list."""
 
-from pathlib import Path
+from paperledger.stores.stale import Stale, is_stale, stale_rows
 
-import pytest
-
-from bayesloss_book.ledger.stale import STALE
-from paperledger.stores.stale import Stale, is_stale
-from paperledger.stores.tables import read
-
-RESULTS = Path(__file__).parents[3] / "data" / "results"
+STALE = {"numbers": Stale("abc", "why", {"x": (4,)})}
 
 
 def test_rows_are_told_by_all_columns():
@@ -19,14 +13,15 @@ def test_rows_are_told_by_all_columns():
     assert str(stale) == "of commit abc, to be made anew"
 
 
-@pytest.mark.parametrize("name", STALE)
-def test_each_has_such_rows(name):
-    rows, _ = read(RESULTS / f"{name}.csv")
-    found = [row for row in rows if is_stale(name, row)]
-    for column, values in STALE[name].where.items():
-        assert {row[column] for row in found} <= set(values)
-    assert found
+def test_the_companions_list(tmp_path, monkeypatch):
+    (tmp_path / "paperledger.toml").write_text(f'stale = "{__name__}:STALE"\n', "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert is_stale("numbers", {"x": 4})
+    assert not is_stale("numbers", {"x": 5})
+    assert not is_stale("others", {"x": 4})
+    assert stale_rows("others") is None
 
 
-def test_other_stores_have_none():
-    assert not is_stale("auto_mpg", {"method": "linkgistic"})
+def test_without_a_list_nothing_is_stale(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not is_stale("numbers", {"x": 4})

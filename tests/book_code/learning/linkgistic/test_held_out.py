@@ -10,6 +10,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss_book.learning.linkgistic import held_out
 from bayesloss_book.learning.linkgistic import rounds as em
+from bayesloss_book.learning.linkgistic.rounds import KINKED
 
 SMALL = em.kinked(80, 1, n_test=2000)
 C = 1.0
@@ -67,3 +68,35 @@ def test_frequencies():
     density = p**-0.5 * (1 - p) ** 2.5
     inside = (p >= table["low"][0]) & (p <= table["high"][0])
     assert density[inside].sum() / density.sum() == pytest.approx(0.95, abs=0.002)
+
+
+@pytest.mark.parametrize("truth", held_out.TRUTHS)
+def test_only_three_columns_matter(truth):
+    task = held_out.with_noise(4000, 6, truth, 0)
+    assert task.X.shape == (4000, 6)
+    fitted = LogisticRegression(C=1e6).fit(task.X, task.y).coef_[0]
+    np.testing.assert_allclose(fitted[:3] / fitted[0], KINKED / KINKED[0], atol=0.15)
+    np.testing.assert_allclose(fitted[3:] / fitted[0], 0, atol=0.1)
+    # Labels are drawn by the odds: the mean of three thousand is within 4 standard errors.
+    p = expit(task.odds)
+    assert abs((task.y_test - p).mean()) < 4 * np.sqrt((p * (1 - p)).sum()) / len(p)
+
+
+def test_straight_odds_are_a_line():
+    task = held_out.with_noise(300, 5, "straight", 1)
+    slopes = np.linalg.lstsq(task.X_test, task.odds, rcond=None)[0]
+    np.testing.assert_allclose(task.X_test @ slopes, task.odds, atol=1e-9)
+    kinked = held_out.with_noise(300, 5, "kinked", 1)
+    slopes = np.linalg.lstsq(kinked.X_test, kinked.odds, rcond=None)[0]
+    assert np.abs(kinked.X_test @ slopes - kinked.odds).max() > 1
+
+
+def test_excess_is_above_the_truth():
+    table = held_out.measure(300, [4], [0], C=1.0)
+    assert list(table["truth"]) == list(held_out.TRUTHS)
+    task = held_out.with_noise(300, 4, "kinked", 0)
+    model = LogisticRegression(C=1.0, tol=1e-8, max_iter=10_000).fit(task.X, task.y)
+    p, q = expit(task.odds), model.predict_proba(task.X_test)[:, 1]
+    divergence = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+    assert table["logistic regression"][0] == pytest.approx(divergence.mean())
+    assert (table[list(held_out.METHODS)] > 0).all(axis=None)

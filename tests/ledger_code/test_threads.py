@@ -2,7 +2,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from paperledger.stores.threads import fixed_threads
+from paperledger.threads import fixed_threads
 
 
 def limits():

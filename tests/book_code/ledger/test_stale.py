@@ -1,0 +1,24 @@
+"""The list of stale rows names stores, columns and values that there are."""
+
+from pathlib import Path
+
+import pytest
+
+from bayesloss_book.ledger.stale import STALE
+from paperledger.stores.stale import is_stale
+from paperledger.stores.tables import read
+
+RESULTS = Path(__file__).parents[3] / "data" / "results"
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_each_has_such_rows(name):
+    rows, _ = read(RESULTS / f"{name}.csv")
+    found = [row for row in rows if is_stale(name, row)]
+    for column, values in STALE[name].where.items():
+        assert {row[column] for row in found} <= set(values)
+    assert found
+
+
+def test_other_stores_have_none():
+    assert not is_stale("auto_mpg", {"method": "linkgistic"})
