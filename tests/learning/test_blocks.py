@@ -68,9 +68,6 @@ def test_sums_over_the_rows_of_inputs(form):
     np.testing.assert_allclose(inputs.squared_lengths(beta.T, m, 2), lengths, **CLOSE)
     narrow = inputs.squared_lengths(beta.T.float(), m, 2)
     np.testing.assert_allclose(narrow, lengths, rtol=1e-5, atol=1e-5)
-    if form is SparseInputs:
-        scaled = inputs.scaled_lengths(torch.from_numpy(weight[:3]), m)
-        np.testing.assert_allclose(scaled, (X - centre) ** 2 @ weight[:3], **CLOSE)
     for chosen in ([3, 1, 1], w > 1, slice(None, None, 7)):
         some = inputs.rows(torch.tensor(chosen) if isinstance(chosen, list) else chosen)
         np.testing.assert_allclose(some.scores(beta), W @ X[chosen].T, **CLOSE)

@@ -1,11 +1,10 @@
-"""Tests of what counts as a copy, against brute force over pairs of rows."""
+"""Tests of which rows are equal, against brute force over pairs of rows."""
 
 import numpy as np
 import pytest
-import torch
 
 from bayesloss.learning.data import inputs as copies
-from bayesloss.learning.data.inputs import agreement, equal_rows, merge_duplicates
+from bayesloss.learning.data.inputs import equal_rows, merge_duplicates
 
 
 @pytest.mark.parametrize("d", [1, 3, 400])
@@ -46,36 +45,3 @@ def test_without_copies_all_stays_as_it_is():
     kept, weight = merge_duplicates(np.array([[2.0], [1.0], [3.0]]), np.array([0.5, 1.0, 1.0]))
     assert kept.tolist() == [0, 1, 2]
     assert weight.tolist() == [0.5, 1, 1]
-
-
-def pairs(n, patterns, times, seed=0):
-    """Rows of few patterns, each of which is in the data several times, with its label."""
-    generator = np.random.default_rng(seed)
-    rows = generator.integers(0, patterns, n)
-    p = generator.uniform(0.2, 0.8, patterns)[rows]
-    labels = (generator.random(n) < p).astype(np.int64)
-    return tuple(torch.from_numpy(np.repeat(a, times)) for a in (rows, labels, p * (1 - p)))
-
-
-@pytest.mark.parametrize(("n", "patterns", "times"), [(400, 100, 1), (400, 100, 3), (90, 30, 2)])
-def test_agreement_is_the_part_of_the_pairs_that_are_copies(n, patterns, times):
-    rows, labels, variance = pairs(n, patterns, times)
-    weight = torch.ones(n * times, dtype=torch.float64)
-    found = float(agreement(rows, labels, weight, variance))
-    same = (rows[:, None] == rows[None]) & ~torch.eye(len(rows), dtype=torch.bool)
-    differ = float((same & (labels[:, None] != labels[None])).sum())
-    expected = float((same * 2 * variance).sum())
-    assert found == pytest.approx(max(1 - differ / expected, 0), abs=1e-12)
-    copied = float((same & ((torch.arange(len(rows)) // times)[:, None] == torch.arange(
-        len(rows)) // times)).sum() / same.sum())  # fmt: skip
-    # Of a few hundred pairs, with a coefficient of variation of one a pair or so.
-    assert found == pytest.approx(copied, abs=0.15)
-    # Copies merged into one row that weighs as much are the same data.
-    some = slice(0, None, times)
-    again = float(agreement(rows[some], labels[some], times * weight[some], variance[some]))
-    assert again == pytest.approx(found, abs=1e-12)
-
-
-def test_rows_that_never_differ_are_copies():
-    rows, labels, variance = pairs(50, 10**6, 3)
-    assert agreement(rows, labels, torch.ones(150).double(), variance) == 1

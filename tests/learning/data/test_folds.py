@@ -160,6 +160,23 @@ def test_agreement_is_that_of_all_pairs(n_classes):
     assert agreement(kinds, classes, np.ones(160), p) == pytest.approx(expected, rel=1e-12)
 
 
+def test_copies_merged_into_one_row_that_weighs_as_much_are_the_same_data():
+    generator = np.random.default_rng(4)
+    kinds = np.unique(generator.integers(0, 30, 80), return_inverse=True)[1]
+    p = generator.dirichlet(np.ones(3), 30)[kinds]
+    classes = (generator.random(80)[:, None] > p.cumsum(axis=1)).sum(axis=1)
+    merged = agreement(kinds, classes, np.full(80, 3.0), p)
+    arrays = [np.repeat(values, 3, axis=0) for values in (kinds, classes, np.ones(80), p)]
+    assert 0.05 < merged < 0.95
+    assert agreement(*arrays) == pytest.approx(merged, abs=1e-12)
+
+
+def test_rows_that_never_differ_are_copies():
+    kinds = np.repeat(np.arange(50), 3)
+    classes = np.repeat(np.arange(50) % 2, 3)
+    assert agreement(kinds, classes, np.ones(150), np.full((150, 2), 0.5)) == 1
+
+
 @pytest.mark.parametrize(("times", "rho"), [(1, 0.0), (3, 12 / 66)])
 def test_agreement_tells_copies_from_nature(times, rho):
     """Four rows of a kind by nature, each so many times: of 66 pairs of twelve 12 are copies."""

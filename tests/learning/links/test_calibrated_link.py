@@ -4,32 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from link_fits import kinked
+from link_fits import regression
 from scipy.special import expit
 
 from bayesloss import LinkCalibrator
-from bayesloss.learning.data.folds import Folds, content_folds
-from bayesloss.learning.data.inputs import equal_rows
+from bayesloss.learning.data.folds import Folds
 from bayesloss.learning.links.alternation import Limits, alternate
 from bayesloss.learning.links.calibrated_link import CalibratedLink, CalibratorFits
 from bayesloss.learning.weights.fold_weights import FoldWeights
-from bayesloss.learning.weights.linear_scores import LinearScores
-from bayesloss.learning.weights.weight_search import fit_fixed_link
-from bayesloss.proper_losses import LogLoss
 
 TOL = 1e-7
 
 
-def problem(n=240, C=0.7):
-    """A kinked problem with weights, its logistic regression, and its folds."""
-    X, y, _ = kinked(n)
-    weight = np.random.default_rng(1).uniform(0.3, 0.9, n)
-    labels = torch.from_numpy((y == 1)[None].view(np.int8))
-    data = LinearScores.of(torch.from_numpy(X), labels, torch.from_numpy(weight), C)
-    fit, data = fit_fixed_link(data, LogLoss(), 0.1 * TOL)
-    p = expit(fit.scores[0].numpy())
-    folds = content_folds(equal_rows(X), y, weight, np.stack([1 - p, p], axis=1))
+def problem():
+    """Labels of a kinked problem with weights, its logistic regression, and its folds."""
+    _, y, _, data, fit, folds = regression(TOL, weighted=True)
     return y, data, fit, folds
 
 

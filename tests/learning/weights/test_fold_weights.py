@@ -5,36 +5,19 @@ import math
 import numpy as np
 import pytest
 import torch
-from link_fits import kinked
+from link_fits import regression
 from scipy.optimize import minimize
-from scipy.special import expit, log_expit
+from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss.learning.data.folds import Folds, content_folds, no_folds
-from bayesloss.learning.data.inputs import equal_rows
+from bayesloss.learning.data.folds import Folds, no_folds
 from bayesloss.learning.weights import fold_weights
 from bayesloss.learning.weights.fold_weights import FoldWeights
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.multinomial import fit_softmax
-from bayesloss.learning.weights.weight_search import fit_fixed_link
-from bayesloss.proper_losses import LogLoss
 
 TOL = 1e-7
 K = 3
-
-
-def two_classes(n=240, C=0.7, *, weighted=False):
-    """A kinked problem, its logistic regression, and its folds."""
-    X, y, _ = kinked(n)
-    weight = np.ones(n)
-    if weighted:
-        weight = np.random.default_rng(1).uniform(0.3, 0.9, n)
-    labels = torch.from_numpy((y == 1)[None].view(np.int8))
-    data = LinearScores.of(torch.from_numpy(X), labels, torch.from_numpy(weight), C)
-    fit, data = fit_fixed_link(data, LogLoss(), 0.1 * TOL)
-    p = expit(fit.scores[0].numpy())
-    folds = content_folds(equal_rows(X), y, weight, np.stack([1 - p, p], axis=1))
-    return X, y, weight, data, fit, folds
 
 
 def many_classes(n=300, d=4, C=2.0, *, chance=False, bend=1.0):
@@ -56,7 +39,7 @@ def many_classes(n=300, d=4, C=2.0, *, chance=False, bend=1.0):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_two_classes_without_each_fold(weighted):
-    X, y, weight, data, fit, folds = two_classes(weighted=weighted)
+    X, y, weight, data, fit, folds = regression(TOL, weighted=weighted)
     weights = FoldWeights(data, fit, folds, TOL)
     assert weights.settled
     held_out = (weights.held_out()[0] + weights.level).numpy()
@@ -132,7 +115,7 @@ def moved_to_the_end(weights, curves):
 @pytest.mark.parametrize("fold", [None, 3])
 def test_weights_under_a_curve_are_the_likeliest(fold):
     """SciPy's BFGS on the objective as it is written, from where the search ended."""
-    X, y, weight, data, fit, folds = two_classes(weighted=True)
+    X, y, weight, data, fit, folds = regression(TOL, weighted=True)
     weights = FoldWeights(data, fit, folds, TOL)
     before = weights.scores[0, 0].numpy().copy()
     factor = moved_to_the_end(weights, bent)
@@ -179,7 +162,7 @@ def test_weights_of_many_classes_are_the_likeliest(spare, monkeypatch):
 
 
 def test_without_folds_scores_are_the_training_rows_own():
-    _, _, weight, data, fit, _ = two_classes()
+    _, _, weight, data, fit, _ = regression(TOL)
     weights = FoldWeights(data, fit, no_folds(weight), TOL)
     own = fit.scores - fit.offset[:, None]
     np.testing.assert_array_equal(weights.held_out().numpy(), own.numpy())

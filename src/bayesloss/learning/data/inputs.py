@@ -6,14 +6,8 @@ for variances, without cancellation, by
     sum_n w_n (z_nj - m_j)^2 = sum_{stored} w_n (z_nj - m_j)^2 + m_j^2 (W - sum_{stored} w_n).
 
 Oversampling, bagging and repeated measures repeat a row; counts give it a weight. Here both are the
-same: equal rows become one, with their total weight, and are left out together. But where columns
-take few values, rows are alike by nature. Then labels differ as often as the model expects, while
-those of copies agree. With p (1 - p) the model's variance of a label,
-
-    rho = 1 - #(pairs whose labels differ) / sum over pairs of 2 p (1 - p),
-
-over pairs of rows with equal inputs, cut off at 0 and 1, is the part that is copies: the intraclass
-correlation. Of m equal rows, 1 + (m - 1) rho count as one observation (Kish's design effect).
+same: equal rows become one, with their total weight. How far they are held out together, as rows
+may be alike by nature, is said by :mod:`bayesloss.learning.data.folds`.
 """
 
 from abc import ABC, abstractmethod
@@ -199,14 +193,6 @@ class SparseInputs(Inputs):
         directions = directions.to(self.dtype)
         return _product(self.Z, directions).sub_(centre @ directions)
 
-    def scaled_lengths(self, scale: PerColumn, centre: PerColumn) -> PerRow:
-        """Sums of scale_j (z_nj - centre_j)^2 over the columns."""
-        s = scale.numpy()
-        m = centre.numpy()
-        # What stored numbers add to the square of the centre's distance from zero.
-        sums = self._with(self.Z.data**2) @ s - 2 * (self.Z @ (s * m))
-        return torch.from_numpy(sums + float(s @ m**2)).clamp_min_(0)
-
     def _with(self, data: NDArray[np.float64]) -> Any:
         """The matrix with other numbers where some are stored."""
         return type(self.Z)((data, self.Z.indices, self.Z.indptr), shape=self.shape)
@@ -317,25 +303,3 @@ def merge_duplicates(
     if light and len(first) == len(weight):
         return np.arange(len(weight)), weight
     return first, np.bincount(codes.ravel(), weight).astype(np.float64)
-
-
-def agreement(
-    rows: Int[Tensor, " n"],
-    labels: Tensor,
-    weight: PerRow,
-    variance: PerRow,
-    size: int | None = None,
-) -> Float[Tensor, ""]:
-    """The part of the pairs of equal rows, numbered below ``size``, that are copies: rho above."""
-    size = int(rows.max()) + 1 if size is None else size
-
-    def sums(values: Tensor) -> Tensor:
-        return weight.new_zeros(size).scatter_add_(0, rows, values)
-
-    total = sums(weight)
-    ones = sums(weight * labels)
-    spread = sums(weight * variance)
-    differ = (ones * (total - ones)).sum()
-    expected = ((total - 1).clamp_min(0) * spread).sum()
-    rho = torch.where(expected > 0, 1 - differ / expected, 0.0).clamp(0, 1)
-    return torch.where(differ == 0, 1.0, rho)

@@ -130,20 +130,21 @@ class SourceFits:
         """The sources of held-out scores."""
         x = held_out.cpu()
         # Sources are constant where a few scores lie far out; lines would follow these alone.
-        end = 2 * self._reach(x)
+        reach = self._reach(x)
+        end = 2 * reach
         near = x.clamp(-end, end)
         if self._modes:
             scale = self._common_scale(near, self._level)
         else:
             scale = self._common_scale(near + self._level[:, None], torch.zeros_like(self._level))
             self._level = scale * self._level
-        sources = self._sources(scale, x, max(self._reach(x), self._reach(scores[0].cpu())))
+        sources = self._sources(scale, x, max(reach, self._reach(scores[0].cpu())))
         curves = sources.curves(scores.device)
-        values, _ = sources.curves(x.device)(x[None])
+        values, _ = curves(held_out[None])
         return CurveFit(
             model=sources,
             log_evidence=sources.log_evidence,
-            values=values[0].numpy(),
+            values=values[0].cpu().numpy(),
             curves=curves,
         )
 

@@ -157,7 +157,6 @@ def sampled_hessian(
     scale: PerColumn | None = None,
     offset: bool = False,
     total: float = 1.0,
-    single: bool = False,
 ) -> Tensor:
     """The sum H above over the total, from so many rows, maybe scaled and with an offset."""
     rows, mass = sampled(mass, size, preference)
@@ -171,20 +170,16 @@ def sampled_hessian(
         part.mul_(root[:, None])
         if offset:
             part = torch.cat([part, root[:, None]], dim=1)
-        H += gram(part.to(torch.float32) if single else part)
+        H += gram(part)
     return H
 
 
 def inverse_root(H: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """A triangular R with R R^T = H^-1, or NaN where there is none."""
-    identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
-    return torch.linalg.solve_triangular(factor_of(H), identity, upper=False).T
-
-
-def factor_of(H: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """The Cholesky factor of H, or NaN where there is none: no need to wait for a device."""
+    """A triangular R with R R^T = H^-1, or NaN where there is none: no wait for a device."""
     factor, failed = torch.linalg.cholesky_ex(H)
-    return torch.where(failed == 0, factor, math.nan)
+    factor = torch.where(failed == 0, factor, math.nan)
+    identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
+    return torch.linalg.solve_triangular(factor, identity, upper=False).T
 
 
 def gram(rows: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
