@@ -83,9 +83,10 @@ def test_no_held_out_score_knows_its_label(C):
         weights.move(bent)
 
 
-def test_what_all_classes_share_is_nought_where_no_penalty_decides():
+@pytest.mark.parametrize("C", [1.0, math.inf])
+def test_what_all_classes_share_is_nought(C):
     """It changes no probability, but it is part of the scores that sources see."""
-    data, fit, _, folds = many_classes(C=math.inf)
+    data, fit, _, folds = many_classes(C=C)
     weights = FoldWeights(data, fit, folds, 1e-6)
     zero = {"rtol": 0, "atol": 1e-12 * float(weights.scores.abs().max())}
     for rows in (weights.beta[2], weights.held_out()):

@@ -80,13 +80,9 @@ class FoldWeights:
             begin, self._straight, without_folds, _FIRST_STEPS, free_offset=True
         )
         if K > 1:
-            shifts = self.offset.mean(1, keepdim=True)
-            self.offset -= shifts
-            self.scores -= shifts[..., None]
-        if K > 1 and data.ridge < torch.finfo(data.centre.dtype).eps:
-            # Without a penalty, weights that all classes share are open, too.
-            self.beta -= self.beta.mean(1, keepdim=True)
-            self.scores -= self.scores.mean(1, keepdim=True)
+            # What all classes share changes no probability yet, and costs a penalty.
+            for shared in (self.beta, self.offset, self.scores):
+                shared -= shared.mean(1, keepdim=True)
 
     def held_out(self) -> Float[Tensor, "K n"]:
         """The scores of each row under the weights that have not seen its fold."""

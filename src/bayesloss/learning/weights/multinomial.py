@@ -1,5 +1,7 @@
 """Multinomial logistic regression: the fixed link of many classes in one model."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,7 +16,17 @@ _STEPS = 1000  # L-BFGS iterations
 def fit_softmax(
     data: LinearScores, tol: float, start: WeightFit | None = None
 ) -> tuple[WeightFit, LinearScores]:
-    """A regression, and the data in the coordinates that suited it best, as one problem."""
+    """A regression, and the data in the coordinates that suited it best, as one problem.
+
+    What the weights of all classes have in common changes no probability. It is zero at the start,
+    so that its slope is zero throughout.
+    """
+    if start is not None:
+        start = replace(
+            start,
+            beta=start.beta - start.beta.mean(0),
+            offset=start.offset - start.offset.mean(),
+        )
     return adapted_fit(
         data.joined(), _likelihood, _curvatures, tol=tol, max_iter=_STEPS, start=start
     )
@@ -36,6 +48,11 @@ def _straight(scores: Tensor) -> tuple[Tensor, float]:
 
 
 def _curvatures(scores: Float[Tensor, "K n"]) -> Float[Tensor, "r n"]:
-    """Curvatures of -log p in each score, and in a common shift of all, which has none."""
+    """Curvatures of -log p in each score, and one to expect of a common shift of all.
+
+    Under straight lines that has none. Under curves it has some, and it counts as their mean here:
+    a small one would let the first step along it go anywhere.
+    """
     p = torch.softmax(scores, dim=0)
-    return torch.cat([p * (1 - p), torch.zeros_like(p[:1])])
+    own = p * (1 - p)
+    return torch.cat([own, own.mean(0, keepdim=True)])
