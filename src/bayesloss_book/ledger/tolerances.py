@@ -209,7 +209,7 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
     "link_prior": {
         "annealed *": Within(error="annealed_error"),
         **dict.fromkeys(("annealed_error *", "effective_size *"), Within(0.6)),
-        # Six times its own error, by a third of the chains against the others: 0.4 millinats.
+        # Five times what other chains of the same kind differ by, half a millinat.
         "loss_exact *": Within(absolute=2.5e-3),
     },
     "laplace_calibration": {  # chains of 150 draws part ways; laws by formula do not
