@@ -206,6 +206,12 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "bound {'path': 'laplace'*": Within(0.99),
         "error_laplace {'path': 'laplace'*": Within(0.99),
     },
+    "link_prior": {
+        "annealed *": Within(error="annealed_error"),
+        **dict.fromkeys(("annealed_error *", "effective_size *"), Within(0.6)),
+        # Five times what other chains of the same kind differ by, half a millinat.
+        "loss_exact *": Within(absolute=2.5e-3),
+    },
     "laplace_calibration": {  # chains of 150 draws part ways; laws by formula do not
         "rank_* *'chains'*": Within(absolute=15),  # of 99 draws
         "covered_new *'chains'*": Within(absolute=0.005),

@@ -93,9 +93,9 @@ def _table(row: str, rows: Iterable[str], column: str, columns: Iterable[str] = 
 
 
 _KIND = {
-    "definition": "definitions and equations",
-    "equation": "definitions and equations",
-    "algorithm": "definitions and equations",
+    "definition": "definitions, equations and algorithms",
+    "equation": "definitions, equations and algorithms",
+    "algorithm": "definitions, equations and algorithms",
     "theorem": "theorems, lemmas and remarks",
     "lemma": "theorems, lemmas and remarks",
     "remark": "theorems, lemmas and remarks",
