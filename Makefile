@@ -37,10 +37,10 @@ BOOK_FILES := _config.yml _toc.yml \
     $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks)) \
     $(wildcard data/results/*.json) paperledger.toml
 
-# MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; and what only a debugger of the
-# theme reads, 3 MB.
+# MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; its speech in other languages than
+# the book's, 3 MB; and what only a debugger of the theme reads, 3 MB.
 UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js \
-    input/tex-full.js) \
+    input/tex-full.js $(patsubst %,sre/mathmaps/%.json,ca da de es fr hi it nb nn sv)) \
     scripts/*.map styles/*.map
 
 # The parts of `make test`: all are tried, also after one has failed, and the end says which did, how

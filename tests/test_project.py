@@ -506,7 +506,7 @@ ROOMS = {
     "references": {"models"},
     "problems": {"models", "references"},
 }
-PAGES = {"learning", "calibrating", "beyond", "guide", "index"}
+PAGES = {"learning", "calibrating", "beyond", "guide", "reference", "index"}
 
 
 def test_the_books_rooms_hold_what_pages_share_and_arrows_run_one_way():

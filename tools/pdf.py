@@ -25,7 +25,7 @@ from pypdf.generic import NameObject, TextStringObject
 Page = tuple[str, str]  # its part, and its name
 HTML = notebooks.ROOT / "_build" / "html"
 # What the volume to read has of these parts: what is argued, not what is looked up.
-LOOKED_UP = ("Guide", "Reference", "Appendix")
+LOOKED_UP = ("Beside the paper", "Guide", "Reference", "Appendix")
 TO_READ = ("book/guide/ten_minutes", "book/reference/notation", "book/reference/bibliography")
 # What it leaves out of a page: what Read hides on a screen, and what is folded.
 EVIDENCE = ".admonition-this-page, .made-box, .made-page, .cell.tag_parameters, details, #evidence,"

@@ -12,7 +12,8 @@ from bayesloss_book.drawing.html import DASHED, Axis, Canvas, curve, framed, leg
 from paperledger.html import HTMLTable
 
 RATIOS = (1, 2, 3, 5, 8, 12, 20, 30)  # false alarms that one missed case costs
-_WIDTH, _HEIGHT, _BELOW, _REACH = 600, 170, 80, 3  # of the pictures, and of scores
+_WIDTH, _HEIGHT, _BELOW = 400, 150, 60  # of the pictures: with text and table they fill one screen
+_REACH = 3  # of scores
 _ABOVE = Canvas(_WIDTH, _HEIGHT, Axis("", -_REACH, _REACH, []), Axis("probability", 0, 1, [0, 1]))
 _SCORES = Axis("score", -_REACH, _REACH, range(-_REACH, _REACH + 1))
 _COUNTS = Canvas(_WIDTH, _BELOW, _SCORES, Axis("cases", 0, 1, []))
@@ -95,11 +96,12 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
         for name, words in _NAMES.items()
     )
     heads = "".join(
-        f"<th scope='col'>{head}</th>" for head in ("decides by", "missed", "false alarms", "cost")
+        f"<th scope='col'>{head}</th>" for head in ("10,000 by", "missed", "false alarms", "cost")
     )
     content = (
         f"<div id='cost-slider' data-shown='{json.dumps(shown)}' data-width='{_WIDTH}'>"
         + slider("ratio", "false alarms that one missed case costs", _SPAN, RATIOS.index(start))
+        + "<div class='cost-beside'><div>"
         + framed(
             "cost-above",
             _curves(given, cuts, level),
@@ -113,9 +115,8 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
             _COUNTS,
             "Positive and negative cases by score; filled: decided wrongly by the learned curve",
         )
-        + legend(_LEGEND)
-        + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
-        f"{heads}</tr></thead><tbody aria-live='polite'>{body}</tbody></table>"
+        + f"</div><div><table><thead><tr>{heads}</tr></thead>"
+        f"<tbody aria-live='polite'>{body}</tbody></table>" + legend(_LEGEND) + "</div></div>"
         "<noscript>The slider needs JavaScript; the picture shows one ratio of costs.</noscript>"
         f"</div><script>{_SCRIPT}</script>"
     )
