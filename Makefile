@@ -34,7 +34,7 @@ FRONT_PAGE := _build/html/index.html
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.yml' 2>/dev/null) \
-    $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks)) \
+    $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks unbroken)) \
     $(wildcard data/results/*.json) paperledger.toml
 
 # MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; its speech in other languages than

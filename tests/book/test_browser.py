@@ -563,6 +563,34 @@ def test_an_erratum_opens_to_its_derivation_and_the_box_that_it_quotes(visit):
     assert shown.count() == 2
 
 
+def test_paper_shows_what_the_screen_shows(visit):
+    """In Read the argument, with the chips in the text; in Check all boxes."""
+    tab = visit(HTML / "book/learning/isgp.html").tab
+    boxes = tab.locator(".bd-article .claim[id]").count()
+    tab.emulate_media(media="print")
+    assert tab.locator(".bd-article .claim[id]:visible").count() == 0
+    assert tab.locator("a.chip:visible").count() > 0
+    assert tab.locator("section#evidence:visible, .bd-article .legend:visible").count() == 0
+    tab.emulate_media(media="screen")
+    tab.locator("input[name=mode]:checked").press("ArrowRight")
+    tab.emulate_media(media="print")
+    assert tab.locator(".bd-article .claim[id]:visible").count() == boxes > 10
+
+
+def test_the_keyboard_passes_formulas_by_and_code_fits_a_phone(visit):
+    tab = visit(HTML / "book/learning/isgp.html", width=PHONE).tab
+    assert tab.locator(".bd-article mjx-container").count() > 50
+    stops = tab.locator(".bd-article mjx-container[tabindex='0']").evaluate_all(
+        "formulas => formulas.filter(e => e.scrollWidth <= e.clientWidth).length"
+    )
+    assert stops == 0  # but what scrolls must be reached
+    tab.locator("input[name=mode]:checked").press("ArrowRight")
+    wide = tab.locator(".bd-article .cell_input pre:visible").evaluate_all(
+        "boxes => boxes.filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    )
+    assert wide == 0
+
+
 def test_without_scripts_everything_is_shown(browser):
     with browser.new_context(java_script_enabled=False) as context:
         tab = context.new_page()
