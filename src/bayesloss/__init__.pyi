@@ -10,6 +10,8 @@ from .calibrating.loss_em import linearised_loss_em as linearised_loss_em
 from .calibrating.loss_em import loss_em as loss_em
 from .composite_losses import CompositeLoss as CompositeLoss
 from .kernels import SquaredExponential as SquaredExponential
+from .learning.calibration.base_rates import PriorEstimate as PriorEstimate
+from .learning.calibration.base_rates import estimate_prior as estimate_prior
 from .learning.calibration.calibrated_classifier import CalibratedClassifier as CalibratedClassifier
 from .learning.calibration.link_calibrator import LinkCalibrator as LinkCalibrator
 from .learning.calibration.reliability import Reliability as Reliability
