@@ -9,6 +9,7 @@ from .calibrating.gp_classification import LossEMClassifier as LossEMClassifier
 from .calibrating.loss_em import linearised_loss_em as linearised_loss_em
 from .calibrating.loss_em import loss_em as loss_em
 from .composite_losses import CompositeLoss as CompositeLoss
+from .deciding.cost_classifier import CostClassifier as CostClassifier
 from .kernels import SquaredExponential as SquaredExponential
 from .learning.calibration.base_rates import PriorEstimate as PriorEstimate
 from .learning.calibration.base_rates import estimate_prior as estimate_prior

@@ -46,6 +46,18 @@ def untensored(values: Any) -> Any:
     return values.numpy()
 
 
+def real_numbers(values: ArrayLike, what: str) -> Array:
+    """Values of any shape as floats of 64 bits; complex numbers or text are a ValueError."""
+    array = as_array(values)
+    message = f"expected {what} that are real numbers, got {array.dtype}"
+    if array.dtype.kind not in "biufO":  # complex numbers, or text that reads like a number
+        raise ValueError(message)
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+
+
 def as_scores(scores: ArrayLike) -> NDArray:
     """Real scores of shape (n,) as floats of their own precision; never NaN."""
     values = as_array(scores)

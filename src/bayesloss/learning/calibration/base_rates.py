@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesloss.arrays import Array, as_array, read_distributions, read_probabilities
+from bayesloss.arrays import Array, read_distributions, read_probabilities, real_numbers
 from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_caller, warn_unconverged
 
@@ -99,7 +99,7 @@ def estimate_prior(
     >>> bool(abs(p[:, 1].mean() - found.prior[1]) < 0.001)
     True
     """
-    p = _distributions(as_array(probabilities).astype(np.float64))
+    p = _distributions(real_numbers(probabilities, "probabilities"))
     n, K = p.shape
     if n == 0:
         raise ValueError("expected probabilities of one case at least, got none")
@@ -111,7 +111,7 @@ def estimate_prior(
     moved = r / (r @ prior)[:, None]
     covariance = _inverse_on_simplex(moved.T @ moved, n)
     if draws is not None:
-        drawn = as_array(draws).astype(np.float64)
+        drawn = real_numbers(draws, "draws")
         covariance += _between(drawn, p.shape, prior, training, covariance)
     error = np.sqrt(covariance.diagonal())
     blind = math.sqrt((K - 1) / (K + 1)) / K  # of frequencies that are uniform on the simplex
@@ -146,7 +146,7 @@ def at_prior(p: Array, prior: ArrayLike, training: Array, classes: NDArray) -> A
 
 def _read_prior(prior: ArrayLike, K: int, name: str) -> Array:
     """Class frequencies (K,) of sum 1, given as such or, of two classes, as the second's."""
-    values = as_array(prior).astype(np.float64)
+    values = real_numbers(prior, name)
     if values.ndim == 0 and K == 2:
         values = np.stack([1 - values, values])
     if values.shape != (K,):
