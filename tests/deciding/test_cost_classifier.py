@@ -135,13 +135,14 @@ def test_metadata_is_routed_to_whoever_asks():
 
 @pytest.mark.filterwarnings("ignore:all scores are equal")
 def test_it_is_searched_by_cost():
+    X, y = make_classification(300, class_sep=2.0, random_state=0)
     model = CostClassifier(GaussianNB(), two())
     candidates = {"estimator": [DummyClassifier(), GaussianNB()]}
-    search = GridSearchCV(model, candidates, cv=3).fit(X, Y)
+    search = GridSearchCV(model, candidates, cv=3).fit(X, y)
     assert isinstance(search.best_params_["estimator"], GaussianNB)
-    train, test = next(iter(StratifiedKFold(3).split(X, Y)))
-    decided = model.fit(X[train], Y[train]).predict(X[test])
-    paid = np.where(Y[test] == 1, 5 * (decided == 0), decided)
+    train, test = next(iter(StratifiedKFold(3).split(X, y)))
+    decided = model.fit(X[train], y[train]).predict(X[test])
+    paid = np.where(y[test] == 1, 5 * (decided == 0), decided)
     assert search.cv_results_["split0_test_score"][1] == pytest.approx(-paid.mean())
 
 
