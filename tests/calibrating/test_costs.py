@@ -312,7 +312,7 @@ def test_columns_of_an_estimator_are_matched_by_its_classes():
     np.testing.assert_array_equal(
         three.decide(p, classes=["c", "a"]), three.decide(np.c_[p[:, 1], [0, 0], p[:, 0]])
     )
-    with pytest.raises(ValueError, match=r"shape \(n, 2\), got \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"2 columns, got shape \(2, 3\)"):
         three.decide(np.ones((2, 3)) / 3, classes=["c", "a"])
 
 

@@ -15,8 +15,15 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
-from bayesloss.arrays import Array, as_array, read_distributions, read_probabilities, real_numbers
-from bayesloss.calibrating.names import different_names, positions
+from bayesloss.arrays import (
+    Array,
+    as_array,
+    different_names,
+    positions,
+    read_distributions,
+    read_probabilities,
+    real_numbers,
+)
 from bayesloss.warnings import warn_caller
 
 
@@ -192,16 +199,15 @@ class CostMatrix:
         ----------
         probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
         classes : array-like of shape (k,), default=None
-            Whose probabilities the columns are, such as an estimator's ``classes_``; others have
-            none. None for the costs' classes, with a warning if scikit-learn sorts otherwise.
+            Of the columns, as an estimator's ``classes_``; others have probability zero. None for
+            those of the costs, with a warning if scikit-learn sorts otherwise.
         """
         names = self.classes.tolist()
         if classes is not None:
             given = as_array(probabilities)
             columns = self.columns_of(classes)
             if given.shape != (len(given), len(columns)):
-                shapes = f"(n, {len(columns)}), got {given.shape}"
-                raise ValueError(f"expected probabilities of shape {shapes}")
+                raise ValueError(f"expected {len(columns)} columns, got shape {given.shape}")
             probabilities = np.zeros((len(given), len(names)))
             probabilities[:, columns] = given
         elif self._classes_given and sorted(names) != names:
@@ -256,7 +262,7 @@ class CostMatrix:
         return np.arange(len(labels))
 
     def of_classes(self, classes: ArrayLike) -> Self:
-        """The same costs, with an estimator's classes if none were given; errors as above."""
+        """The same costs, with an estimator's classes if none were given."""
         self.columns_of(classes)
         if self._classes_given:
             return self
@@ -271,8 +277,7 @@ class CostMatrix:
 
         It is called by ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata
         routing passes the last two after ``set_score_request``; costs of shape (n, n_decisions,
-        n_classes) replace these. ``TunedThresholdClassifierCV`` takes it, too, for costs of two
-        decisions; calibrated probabilities need no tuning (:class:`~bayesloss.CostClassifier`).
+        n_classes) replace these. ``TunedThresholdClassifierCV`` takes it for two decisions.
 
         Examples
         --------
@@ -366,9 +371,8 @@ class CostScorer(BaseEstimator):
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, costs: Any = None
     ) -> float:
         """Minus the mean cost of the decisions made from the estimator's probabilities."""
-        predicted = estimator.predict_proba(X)
         matrix = self._matrix(estimator.classes_, costs)
-        decided = matrix.decide(predicted, classes=estimator.classes_)
+        decided = matrix.decide(estimator.predict_proba(X), classes=estimator.classes_)
         return -float(np.average(matrix.cost(y, decided), weights=sample_weight))
 
     def _matrix(self, classes: NDArray, costs: Any) -> CostMatrix:

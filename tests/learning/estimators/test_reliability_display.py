@@ -3,8 +3,9 @@ import sys
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, ShuffleSplit, cross_val_predict, cross_validate
 
-from bayesloss import ReliabilityDisplay
+from bayesloss import ReliabilityDisplay, ReliabilityPanels, reliability
 
 
 def cases(n):
@@ -77,3 +78,108 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
 def test_there_is_a_bin_at_least():
     with pytest.raises(ValueError, match="expected n_bins of at least 1, got 0"):
         ReliabilityDisplay.from_predictions([0, 1, 0, 1], [0.1, 0.2, 0.6, 0.7], n_bins=0)
+
+
+def blobs(n=240, n_classes=3):
+    rng = np.random.default_rng(0)
+    k = np.arange(n) % n_classes
+    return rng.normal(k[:, None] * [1.0, -0.5], 1), np.array(["b", "a", "c"])[k]
+
+
+def test_an_estimator_of_many_classes_shows_its_top_label_or_a_class():
+    X, y = blobs()
+    model = LogisticRegression().fit(X[:100], y[:100])
+    p = model.predict_proba(X[100:])
+    top = ReliabilityDisplay.from_estimator(model, X[100:], y[100:])
+    np.testing.assert_array_equal(top.y_prob, p.max(axis=1))
+    np.testing.assert_array_equal(top.y_true, model.predict(X[100:]) == y[100:])
+    assert top.ax_.get_ylabel() == "probability of the top label"
+    one = ReliabilityDisplay.from_estimator(model, X[100:], y[100:], pos_label="c")
+    np.testing.assert_array_equal(one.y_prob, p[:, 2])
+    np.testing.assert_array_equal(one.y_true, y[100:] == "c")
+    assert one.ax_.get_ylabel() == "probability of c"
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_cross_validated_predictions_make_one_curve(n_classes):
+    X, y = blobs(n_classes=n_classes)
+    cv = KFold(4, shuffle=True, random_state=0)
+    weight = np.arange(240) % 3
+    found = cross_validate(
+        LogisticRegression(), X, y, cv=cv, return_estimator=True, return_indices=True
+    )
+    display = ReliabilityDisplay.from_cv_results(
+        found, X, y, sample_weight=weight, groups=np.arange(240) // 2
+    )
+    p = cross_val_predict(LogisticRegression(), X, y, cv=cv, method="predict_proba")
+    if n_classes == 2:
+        p = p[:, 1]
+    by_hand = reliability(
+        y,
+        p,
+        sample_weight=weight,
+        groups=np.arange(240) // 2,
+        pos_label="b" if n_classes == 2 else None,
+    )
+    error = display.reliability.calibration_error
+    assert error.mean == pytest.approx(by_hand.calibration_error.mean, rel=1e-6)
+    assert display.name == "LogisticRegression"
+
+
+def test_a_case_held_out_several_times_counts_once():
+    X, y = blobs(n_classes=2)
+    cv = ShuffleSplit(5, test_size=0.6, random_state=0)
+    found = cross_validate(
+        LogisticRegression(), X, y, cv=cv, return_estimator=True, return_indices=True
+    )
+    display = ReliabilityDisplay.from_cv_results(found, X, y)
+    rows = np.concatenate(found["indices"]["test"])
+    assert len(rows) == 5 * 144
+    counted = np.bincount(rows, display.sample_weight)
+    np.testing.assert_allclose(counted[np.unique(rows)], 1)
+
+
+def test_results_without_estimators_or_with_folds_that_know_other_classes_are_refused():
+    X, y = blobs()
+    with pytest.raises(ValueError, match=r"return_indices=True\), got \['fit_time'"):
+        ReliabilityDisplay.from_cv_results(cross_validate(LogisticRegression(), X, y), X, y)
+    sorted_rows = np.argsort(y, kind="stable")
+    halves = [(sorted_rows[:120], sorted_rows[120:]), (sorted_rows[120:], sorted_rows[:120])]
+    found = cross_validate(
+        LogisticRegression(), X, y, cv=halves, return_estimator=True, return_indices=True
+    )
+    with pytest.raises(ValueError, match=r"folds that know all classes \['a' 'b'\]"):
+        ReliabilityDisplay.from_cv_results(found, X, y)
+
+
+def test_panels_show_each_class_of_several_models():
+    X, y = blobs()
+    p = cross_val_predict(LogisticRegression(), X, y, method="predict_proba")
+    sure = p**3 / (p**3).sum(axis=1, keepdims=True)
+    panels = ReliabilityPanels.from_predictions(y, {"plain": p, "sure": sure}, n_bins=5)
+    assert list(panels.displays) == ["the top label", "a", "b", "c"]
+    axes = panels.figure_.axes
+    assert len(axes) == 4
+    for number, (target, shown) in enumerate(panels.displays.items()):
+        assert [display.ax_ for display in shown] == [axes[number]] * 2
+        for display, claimed in zip(shown, (p, sure), strict=True):
+            pos_label = None if number == 0 else target
+            by_hand = reliability(y, claimed, pos_label=pos_label).calibration_error
+            assert str(display.reliability.calibration_error) == str(by_hand)
+        texts = [text.get_text() for text in axes[number].get_legend().texts]
+        assert {"plain", "sure"} < {text.split(",")[0] for text in texts}
+    panels.figure_.canvas.draw()
+    low, high = panels.displays["a"][0].band_.get_datalim(axes[1].transData).intervaly
+    assert 0 <= low < high <= 1
+    chosen = ReliabilityPanels.from_predictions(y, {"plain": p}, targets=["c"])
+    assert list(chosen.displays) == ["the top label", "c"]
+
+
+def test_panels_leave_out_classes_without_cases_and_need_a_model():
+    X, y = blobs()
+    p = LogisticRegression().fit(X, y).predict_proba(X)
+    some = y != "c"
+    panels = ReliabilityPanels.from_predictions(y[some], {"": p[some]}, classes=["a", "b", "c"])
+    assert list(panels.displays) == ["the top label", "a", "b"]
+    with pytest.raises(ValueError, match="one model at least"):
+        ReliabilityPanels.from_predictions(y, {})
