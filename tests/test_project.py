@@ -467,6 +467,12 @@ MAY_IMPORT = {
     "learning.links": {*_BELOW, "learning.weights", "learning.calibration"},
     "learning.calibration": _BELOW,
     "learning.estimators": {*_BELOW, "learning.weights", "learning.links", "learning.calibration"},
+    "learning.displays": {
+        "learning.data",
+        "learning.links",
+        "learning.calibration",
+        "learning.estimators",
+    },
     "calibrating.probit": set(),
     "calibrating": {"calibrating.probit"},
     "deciding": {"learning.calibration", "calibrating"},

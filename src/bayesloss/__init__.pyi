@@ -18,13 +18,13 @@ from .learning.calibration.link_calibrator import LinkCalibrator as LinkCalibrat
 from .learning.calibration.reliability import Reliability as Reliability
 from .learning.calibration.reliability import reliability as reliability
 from .learning.calibration.softmax_calibrator import SoftmaxCalibrator as SoftmaxCalibrator
-from .learning.estimators.displays import LinkDisplay as LinkDisplay
-from .learning.estimators.displays import MonotoneDisplay as MonotoneDisplay
+from .learning.displays.displays import LinkDisplay as LinkDisplay
+from .learning.displays.displays import MonotoneDisplay as MonotoneDisplay
+from .learning.displays.reliability_display import ReliabilityDisplay as ReliabilityDisplay
+from .learning.displays.reliability_display import ReliabilityPanels as ReliabilityPanels
 from .learning.estimators.linkgistic import LinkgisticClassifier as LinkgisticClassifier
 from .learning.estimators.monotone import ISGPRegressor as ISGPRegressor
 from .learning.estimators.paper_link import PaperLink as PaperLink
-from .learning.estimators.reliability_display import ReliabilityDisplay as ReliabilityDisplay
-from .learning.estimators.reliability_display import ReliabilityPanels as ReliabilityPanels
 from .learning.evidence.evidence import EvidenceMaximum as EvidenceMaximum
 from .learning.evidence.evidence import maximise_evidence as maximise_evidence
 from .learning.evidence.importance import WeightedDraws as WeightedDraws
