@@ -13,6 +13,7 @@ SHOWN_BY = {
     "FittedLink": "LinkgisticClassifier",
     "JointDecision": "decide_together",
     "Posterior": "laplace",
+    "PriorEstimate": "estimate_prior",
     "WeightedDraws": "weigh_draws",
 }
 MODULES = [

@@ -46,6 +46,18 @@ def untensored(values: Any) -> Any:
     return values.numpy()
 
 
+def real_numbers(values: ArrayLike, what: str) -> Array:
+    """Values of any shape as floats of 64 bits; complex numbers or text are a ValueError."""
+    array = as_array(values)
+    message = f"expected {what} that are real numbers, got {array.dtype}"
+    if array.dtype.kind not in "biufO":  # complex numbers, or text that reads like a number
+        raise ValueError(message)
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+
+
 def as_scores(scores: ArrayLike) -> NDArray:
     """Real scores of shape (n,) as floats of their own precision; never NaN."""
     values = as_array(scores)
@@ -79,6 +91,27 @@ def one_label_a_row(y: Any) -> NDArray:
         refuse_missing(values, "labels")
     labels: NDArray = column_or_1d(untensored(y), warn=True)
     return labels
+
+
+def different_names(values: ArrayLike, n: int, what: str) -> NDArray[Any]:
+    """The n names, all different, as an array that cannot be written to."""
+    names = np.array(values)
+    if names.shape != (n,) or len(set(names.tolist())) != n:
+        raise ValueError(f"expected {n} different {what}, got {names.tolist()}")
+    names.flags.writeable = False
+    return names
+
+
+def positions(names: NDArray[Any], values: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """Where among the names each value stands, of shape (n,); a ValueError for one unknown."""
+    place = {name: i for i, name in enumerate(names.tolist())}
+    found = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    unknown = found < 0
+    if unknown.any():
+        row = int(unknown.argmax())
+        got = f"{values.tolist()[row]!r} in row {row}"
+        raise ValueError(f"expected {what} among {names.tolist()}, got {got}")
+    return found
 
 
 def refuse_missing(values: NDArray, what: str) -> None:

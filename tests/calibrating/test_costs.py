@@ -11,13 +11,17 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
+    TunedThresholdClassifierCV,
     cross_val_predict,
     cross_validate,
 )
+from sklearn.naive_bayes import GaussianNB
 
 from bayesloss import CostMatrix
 
@@ -294,3 +298,46 @@ def test_probabilities_as_rounding_leaves_them():
         risk = costs.risk([[0.33, 0.33, 0.33]])
     np.testing.assert_allclose(risk, [[20 / 3, 5 / 3]], rtol=1e-14)
     np.testing.assert_array_equal(CostMatrix().risk([1.0000001]), CostMatrix().risk([1.0]))
+
+
+def test_columns_of_an_estimator_are_matched_by_its_classes():
+    costs = CostMatrix(19, 1, classes=["sick", "healthy"])
+    p = np.array([[0.9, 0.1], [0.02, 0.98]])
+    np.testing.assert_array_equal(
+        costs.decide(p[:, ::-1], classes=["healthy", "sick"]), ["sick", "healthy"]
+    )
+    with pytest.warns(UserWarning, match="columns of probabilities are read as"):
+        np.testing.assert_array_equal(costs.decide(p), ["sick", "healthy"])
+    three = CostMatrix.from_array(TRIAGE_3, classes=["a", "b", "c"])
+    np.testing.assert_array_equal(
+        three.decide(p, classes=["c", "a"]), three.decide(np.c_[p[:, 1], [0, 0], p[:, 0]])
+    )
+    with pytest.raises(ValueError, match=r"2 columns, got shape \(2, 3\)"):
+        three.decide(np.ones((2, 3)) / 3, classes=["c", "a"])
+
+
+TRIAGE_3 = [[0, 5, 5], [9, 0, 5], [9, 5, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("named", [{}, {"classes": [0, 1]}, {"decisions": ["leave", "treat"]}])
+def test_a_tuned_threshold_takes_the_scorer(named):
+    """The tuned threshold is the one that is cheapest on held-out probabilities."""
+    X, y = make_classification(300, random_state=0, flip_y=0.3)
+    costs = CostMatrix(c_plus=1, c_minus=5, **named)
+    tuned = TunedThresholdClassifierCV(
+        GaussianNB(), scoring=costs.scorer(), cv=3, store_cv_results=True
+    ).fit(X, y)
+    by_hand = TunedThresholdClassifierCV(
+        GaussianNB(), cv=3, scoring=make_scorer(lambda y, d: -np.mean(np.where(y, 5 * (d == 0), d)))
+    ).fit(X, y)
+    assert tuned.best_threshold_ == by_hand.best_threshold_ < 0.5
+    assert tuned.best_score_ == pytest.approx(by_hand.best_score_)
+
+
+def test_more_decisions_than_a_threshold_tells_apart_are_refused():
+    X, y = make_classification(300, random_state=0)
+    tuned = TunedThresholdClassifierCV(
+        GaussianNB(), scoring=CostMatrix.from_array(TRIAGE, classes=[0, 1]).scorer()
+    )
+    with pytest.raises(ValueError, match=r"shape \(3, 2\): a CostClassifier decides without"):
+        tuned.fit(X, y)

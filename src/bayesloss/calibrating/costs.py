@@ -15,7 +15,15 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
-from bayesloss.arrays import Array, as_array, read_distributions, read_probabilities
+from bayesloss.arrays import (
+    Array,
+    as_array,
+    different_names,
+    positions,
+    read_distributions,
+    read_probabilities,
+    real_numbers,
+)
 from bayesloss.warnings import warn_caller
 
 
@@ -110,7 +118,7 @@ class CostMatrix:
         *,
         classes_given: bool,
     ) -> None:
-        table = _real(costs, "costs")
+        table = real_numbers(costs, "costs")
         if table.ndim not in (2, 3) or min(table.shape[-2:]) < 2:
             raise ValueError(
                 "expected costs of shape (n_decisions, n_classes) or (n, n_decisions, n_classes), "
@@ -125,8 +133,8 @@ class CostMatrix:
             decisions = classes if n_decisions == n_classes else range(n_decisions)
         object.__setattr__(self, "_classes_given", classes_given)
         object.__setattr__(self, "costs", table)
-        object.__setattr__(self, "classes", _names(classes, n_classes, "classes"))
-        object.__setattr__(self, "decisions", _names(decisions, n_decisions, "decisions"))
+        object.__setattr__(self, "classes", different_names(classes, n_classes, "classes"))
+        object.__setattr__(self, "decisions", different_names(decisions, n_decisions, "decisions"))
 
     @property
     def c_plus(self) -> float:
@@ -182,14 +190,27 @@ class CostMatrix:
         # Not by BLAS, which rounds a row by the company it is in.
         return np.einsum("...dk,...k->...d", self.costs, p)
 
-    def decide(self, probabilities: ArrayLike) -> NDArray[Any]:
+    def decide(self, probabilities: ArrayLike, *, classes: ArrayLike | None = None) -> NDArray[Any]:
         """The decisions of least risk, LHG (3); for two classes the choice rule below (35).
 
-        Parameters and errors are as for :meth:`risk`; of equally good ones, the first. Warns if the
-        costs' classes are not in the sorted order of scikit-learn's ``predict_proba``.
+        Of equally good ones, the first. Errors are as for :meth:`risk`.
+
+        Parameters
+        ----------
+        probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
+        classes : array-like of shape (k,), default=None
+            Of the columns, as an estimator's ``classes_``; others have probability zero. None for
+            those of the costs, with a warning if scikit-learn sorts otherwise.
         """
         names = self.classes.tolist()
-        if self._classes_given and sorted(names) != names:
+        if classes is not None:
+            given = as_array(probabilities)
+            columns = self.columns_of(classes)
+            if given.shape != (len(given), len(columns)):
+                raise ValueError(f"expected {len(columns)} columns, got shape {given.shape}")
+            probabilities = np.zeros((len(given), len(names)))
+            probabilities[:, columns] = given
+        elif self._classes_given and sorted(names) != names:
             warn_caller(
                 f"columns of probabilities are read as {names}; scikit-learn has {sorted(names)}"
             )
@@ -232,13 +253,21 @@ class CostMatrix:
         """
         labels = np.asarray(classes)
         if self._classes_given:
-            return _positions(self.classes, labels, "classes")
+            return positions(self.classes, labels, "classes")
         if len(labels) != len(self.classes):
             raise ValueError(
                 f"expected {len(self.classes)} classes, as many as have costs, got {len(labels)}: "
                 "tell the costs their classes if these are some of them"
             )
         return np.arange(len(labels))
+
+    def of_classes(self, classes: ArrayLike) -> Self:
+        """The same costs, with an estimator's classes if none were given."""
+        self.columns_of(classes)
+        if self._classes_given:
+            return self
+        decisions = None if np.array_equal(self.decisions, self.classes) else self.decisions
+        return self.from_array(self.costs, classes=classes, decisions=decisions)
 
     def scorer(self) -> "CostScorer":
         """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
@@ -248,7 +277,7 @@ class CostMatrix:
 
         It is called by ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata
         routing passes the last two after ``set_score_request``; costs of shape (n, n_decisions,
-        n_classes) replace these.
+        n_classes) replace these. ``TunedThresholdClassifierCV`` takes it for two decisions.
 
         Examples
         --------
@@ -274,8 +303,8 @@ class CostMatrix:
                 f"expected y, decisions of shape (n,), got {labels.shape}, {taken.shape}"
             )
         self._check_rows(len(labels), "labels")
-        k = _positions(self.classes, labels, "labels")
-        d = _positions(self.decisions, taken, "decisions")
+        k = positions(self.classes, labels, "labels")
+        d = positions(self.decisions, taken, "decisions")
         return k, d
 
     def _costs_of(self, k: NDArray[np.int64], d: NDArray[np.int64]) -> Array:
@@ -289,7 +318,7 @@ class CostMatrix:
             raise ValueError(f"expected {what} of the {len(self.costs)} rows with costs, got {n}")
 
     def _checked(self, probabilities: ArrayLike) -> Array:
-        p = _real(probabilities, "probabilities")
+        p = real_numbers(probabilities, "probabilities")
         n_classes = self.costs.shape[-1]
         of_the_second = p.ndim == 1 and n_classes == 2
         if p.shape[1:] != (n_classes,) and not of_the_second:
@@ -342,46 +371,30 @@ class CostScorer(BaseEstimator):
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, costs: Any = None
     ) -> float:
         """Minus the mean cost of the decisions made from the estimator's probabilities."""
-        predicted = estimator.predict_proba(X)
-        columns = self.matrix.columns_of(estimator.classes_)
+        matrix = self._matrix(estimator.classes_, costs)
+        decided = matrix.decide(estimator.predict_proba(X), classes=estimator.classes_)
+        return -float(np.average(matrix.cost(y, decided), weights=sample_weight))
+
+    def _matrix(self, classes: NDArray, costs: Any) -> CostMatrix:
+        matrix = self.matrix.of_classes(classes)
         if costs is None:
-            costs = self.matrix.costs
-        classes = self.matrix.classes if self.matrix._classes_given else estimator.classes_
-        matrix = type(self.matrix).from_array(costs, classes=classes)
-        p = np.zeros((len(predicted), len(matrix.classes)))
-        p[:, columns] = as_array(predicted)
-        decided = matrix.decisions[matrix.risk(p).argmin(axis=1)]
-        paid = matrix.cost(y, decided)
-        return -float(np.average(paid, weights=sample_weight))
+            return matrix
+        return CostMatrix.from_array(costs, classes=matrix.classes)
 
     __call__ = score
 
+    _sign = 1  # this and the next two for TunedThresholdClassifierCV: larger scores are better
+    _kwargs: ClassVar[dict[str, Any]] = {}
 
-def _real(values: ArrayLike, what: str) -> Array:
-    array = as_array(values)
-    message = f"expected {what} that are real numbers, got {array.dtype}"
-    if array.dtype.kind not in "biufO":  # complex numbers, or text that reads like a number
-        raise ValueError(message)
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(message) from error
-
-
-def _names(values: ArrayLike, n: int, what: str) -> NDArray[Any]:
-    names = np.array(values)
-    if names.shape != (n,) or len(set(names.tolist())) != n:
-        raise ValueError(f"expected {n} different {what}, got {names.tolist()}")
-    names.flags.writeable = False
-    return names
-
-
-def _positions(names: NDArray[Any], values: NDArray[Any], what: str) -> NDArray[np.int64]:
-    place = {name: i for i, name in enumerate(names.tolist())}
-    positions = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
-    unknown = positions < 0
-    if unknown.any():
-        row = int(unknown.argmax())
-        got = f"{values.tolist()[row]!r} in row {row}"
-        raise ValueError(f"expected {what} among {names.tolist()}, got {got}")
-    return positions
+    def _score_func(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None, costs: Any = None
+    ) -> float:
+        """The score of labels above and below a threshold."""
+        matrix = self._matrix(np.unique(y_true), costs)
+        if matrix.costs.shape[-2:] != (2, 2):
+            raise ValueError(
+                "expected costs of two decisions to tune a threshold between, got some of shape "
+                f"{matrix.costs.shape}: a CostClassifier decides without tuning"
+            )
+        decided = matrix.decisions[positions(matrix.classes, np.asarray(y_pred), "labels")]
+        return -float(np.average(matrix.cost(y_true, decided), weights=sample_weight))

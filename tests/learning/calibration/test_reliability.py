@@ -140,3 +140,89 @@ def test_labels_are_counted_where_weights_are():
     marked = np.where(weight == 0, 7, y)
     found = reliability(marked, p, sample_weight=weight, pos_label=1)
     assert found.calibration_error == reliability(y, p, sample_weight=weight).calibration_error
+
+
+# ------------------------------------------------------------------------------ many classes
+
+
+def softmax_cases(n=600, seed=0):
+    """Probabilities of three classes, overconfident, and labels."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1.5, (n, 3))
+    truth = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    k = (rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    claimed = np.exp(2 * logits) / np.exp(2 * logits).sum(axis=1, keepdims=True)
+    return np.array(["b", "c", "a"])[k], claimed, k
+
+
+def test_the_top_label_is_whether_the_most_probable_class_is_right():
+    y, p, k = softmax_cases()
+    found = reliability(y, p, classes=["b", "c", "a"])
+    by_hand = reliability(p.argmax(axis=1) == k, p.max(axis=1))
+    assert str(found) == str(by_hand)
+    assert found.calibration_error.low > 0.05  # overconfident
+
+
+@pytest.mark.parametrize("name", ["b", "c", "a"])
+def test_each_class_is_told_from_the_others(name):
+    y, p, k = softmax_cases()
+    weight = np.arange(600) % 3
+    code = ["b", "c", "a"].index(name)
+    found = reliability(y, p, classes=["b", "c", "a"], pos_label=name, sample_weight=weight)
+    by_hand = reliability(k == code, p[:, code], sample_weight=weight)
+    assert str(found) == str(by_hand)
+    ordered = reliability(y, p[:, [2, 0, 1]], pos_label=name, sample_weight=weight)
+    assert str(ordered) == str(by_hand)
+
+
+def test_probabilities_and_truths_that_are_the_same_are_covered():
+    """Drawn from the claimed probabilities, an error of zero: intervals come near it."""
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet([1, 1, 1], 3000)
+    k = (rng.random((3000, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    for label in (None, 0, 1, 2):
+        assert reliability(k, p, pos_label=label).calibration_error.low < 0.02
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"classes": None, "y": slice(0, 5)},
+            r"expected 3 classes, as many as columns.*by classes=",
+        ),
+        ({"classes": ["a", "b"]}, r"expected 3 classes, as many as columns, got shape \(2,\)"),
+        ({"classes": ["a", "b", "b"]}, "3 different classes"),
+        ({"classes": ["a", "b", "d"]}, r"labels among \['a', 'b', 'd'\], got 'c'"),
+        ({"pos_label": "d"}, r"expected pos_label among \['b', 'c', 'a'\]"),
+        ({"p": 2.0}, "expected probabilities"),
+        ({"y": "missing"}, "without missing"),
+        ({"y": "short"}, "inconsistent"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(change, said):
+    y, p, _ = softmax_cases(60)
+    options = {"classes": ["b", "c", "a"], "pos_label": None} | change
+    p = p * options.pop("p", 1.0)
+    kind = options.pop("y", None)
+    if kind == "missing":
+        y = np.where(y == "a", None, y)
+    elif kind == "short":
+        y = y[:-1]
+    elif kind is not None:
+        y = np.where(y == "a", "b", y)
+    with pytest.raises(ValueError, match=said):
+        reliability(y, p, **options)
+
+
+def test_a_class_without_cases_says_so():
+    y, p, _ = softmax_cases(60)
+    with pytest.raises(ValueError, match="some cases of class a and some not, got 0 of"):
+        reliability(y[y != "a"], p[y != "a"], classes=["b", "c", "a"], pos_label="a")
+    with pytest.raises(ValueError, match="most probable class right and some not, got 60 of 60"):
+        reliability(p.argmax(axis=1), p)
+
+
+def test_of_two_columns_the_second_is_asked_for():
+    with pytest.raises(ValueError, match="give the second column"):
+        reliability([0, 1, 0, 1], np.full((4, 2), 0.5))

@@ -174,15 +174,25 @@ class CalibratedClassifier(CalibratedClassifierCV):
                 setattr(self, name, getattr(models[0], name))
         return self
 
-    def predict_proba(self, X: Any) -> Array:
-        """The calibrated probabilities of the classes, of shape (n, n_classes)."""
-        check_is_fitted(self)
-        return self.calibrator_.predict_proba(self._mean_scores(X))
+    def predict_proba(self, X: Any, prior: ArrayLike | None = None) -> Array:
+        """The calibrated probabilities of the classes, of shape (n, n_classes).
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
+        Parameters
+        ----------
+        X : inputs of any kind that the classifier takes
+        prior : array-like of shape (n_classes,) or float, default=None
+            The frequencies of the classes, or of the second of two, among the cases to predict, if
+            they are not those of ``calibrator_.class_prior_``; :func:`estimate_prior` finds them.
+        """
+        check_is_fitted(self)
+        return self.calibrator_.predict_proba(self._mean_scores(X), prior)
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, prior: ArrayLike | None = None
+    ) -> tuple[Array, Array]:
         """Lower and upper ends of intervals for ``classes_[1]``; for each of many classes."""
         check_is_fitted(self)
-        return self.calibrator_.predict_interval(self._mean_scores(X), level)
+        return self.calibrator_.predict_interval(self._mean_scores(X), level, prior)
 
     def __sklearn_tags__(self) -> Any:
         tags = super(CalibratedClassifierCV, self).__sklearn_tags__()

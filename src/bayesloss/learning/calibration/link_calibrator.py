@@ -34,6 +34,7 @@ from bayesloss.arrays import (
     may_be_probabilities,
     read_probabilities,
 )
+from bayesloss.learning.calibration.base_rates import at_prior
 from bayesloss.learning.calibration.calibrator_base import WIDER, Scale, composite_power
 from bayesloss.learning.calibration.monotone_curves import CurveTable
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
@@ -116,7 +117,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_, class_prior_ : ndarray of shape (2,)
+        The labels, and the weighted frequencies of the cases that it was fitted to.
     scale_, converged_ : str, bool
         "probability" or "real"; whether all modes were found.
     centre_, transform_ : float, ScoreTransform
@@ -185,6 +187,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             ends = self._read(survey)
             positive = self.classes_[1]
             rows = rows.map(y=lambda labels: (labels == positive).astype(np.float64))
+            positives = rows.fold(_weight_of_positives)
+            self.class_prior_ = np.array([survey.weight - positives, positives]) / survey.weight
             if ends.tolist() != [survey.low, survey.high]:
                 rows = rows.map(lambda x: x.clip(0, 1))
             self.transform_ = ScoreTransform.fit(rows, self.scale_ == "probability")
@@ -202,10 +206,18 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         return mixture(self._posterior, self.centre_)
 
     @by_blocks
-    def predict_proba(self, scores: ArrayLike) -> Array:
-        """The probabilities of both classes, averaged over the posterior: of shape (n, 2)."""
-        odds = self.log_odds(scores)
-        return np.stack([expit(-odds), expit(odds)], axis=1)
+    def predict_proba(self, scores: ArrayLike, prior: ArrayLike | None = None) -> Array:
+        """The probabilities of both classes, averaged over the posterior: of shape (n, 2).
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,)
+        prior : array-like of shape (2,) or float, default=None
+            The frequencies of the classes, or of ``classes_[1]``, among the cases to predict, where
+            these are not ``class_prior_`` but scores of each class are spread as before
+            (:mod:`bayesloss.learning.calibration.base_rates`).
+        """
+        return self._both(self.log_odds(scores), prior)
 
     def log_odds(self, scores: ArrayLike) -> Array:
         """The log odds of the mean probability of ``classes_[1]``, of shape (n,)."""
@@ -224,7 +236,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         return self.classes_[best]
 
     @by_blocks
-    def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.95, prior: ArrayLike | None = None
+    ) -> tuple[Array, Array]:
         """Lower and upper ends of a central interval of the probability of ``classes_[1]``.
 
         Posterior quantiles are moved a fifth away from the median, in log odds, since priors are
@@ -236,9 +250,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         scores : array-like of shape (n,)
         level : float, default=0.95
             In (0, 1): the probability that the true curve at one score is within.
+        prior : array-like of shape (2,) or float, default=None
+            As for :meth:`predict_proba`; taken for exact.
         """
         low, high = self.log_odds_interval(scores, level)
-        return expit(low), expit(high)
+        return self._both(low, prior)[:, 1], self._both(high, prior)[:, 1]
 
     def log_odds_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """The ends of the same interval as log odds."""
@@ -263,6 +279,13 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.classifier_tags.multi_class = False
         return tags
+
+    def _both(self, odds: Array, prior: ArrayLike | None) -> Array:
+        """The probabilities (n, 2) of both classes, by their log odds and perhaps another prior."""
+        p = np.stack([expit(-odds), expit(odds)], axis=1)
+        if prior is None:
+            return p
+        return at_prior(p, prior, self.class_prior_, self.classes_)
 
     def _read(self, survey: _Survey) -> Array:
         """Take classes and scale from what is known of the cases; return the scores' ends."""
@@ -366,3 +389,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 f"those that the calibrator was fitted to {self._in_unit_interval:.0%}"
             )
         return self._trusted(self.transform_(values) - self.centre_)
+
+
+def _weight_of_positives(x: Array, y: Array, weight: Array) -> float:
+    return float(y @ weight)

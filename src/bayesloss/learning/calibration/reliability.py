@@ -15,11 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 from sklearn.utils.validation import _check_pos_label_consistency, check_consistent_length
 
-from bayesloss.arrays import Array, as_scores, one_label_a_row, read_probabilities
+from bayesloss.arrays import (
+    Array,
+    as_array,
+    as_scores,
+    different_names,
+    one_label_a_row,
+    positions,
+    read_distributions,
+    read_probabilities,
+    real_numbers,
+)
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.data.checks import check_weights
 from bayesloss.learning.data.estimator_base import check_level
@@ -82,27 +92,31 @@ def reliability(
     sample_weight: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     pos_label: Any = None,
+    classes: ArrayLike | None = None,
     level: float = 0.95,
 ) -> Reliability:
     """How reliable predicted probabilities are, and how sure that is: a :class:`Reliability`.
 
     Parameters
     ----------
-    y_true, y_prob : array-like of shape (n,)
+    y_true, y_prob : array-like of shape (n,), array-like of shape (n,) or (n, K)
         Labels of two kinds, of cases that the classifier was not trained on, and predicted
-        probabilities of the positive label.
+        probabilities of the positive label; or labels of K > 2 classes, and probabilities of each.
     sample_weight, groups : array-like of shape (n,), optional
         As for :meth:`LinkCalibrator.fit`.
     pos_label : int, float, bool or str, default=None
-        The positive label; None for 1, with labels {0, 1} or {-1, 1}.
+        The positive label; None for 1, with labels {0, 1} or {-1, 1}. Of many classes the one that
+        is told from the others; None for the top label: whether the most probable class is right.
+    classes : array-like of shape (K,), default=None
+        The labels of the columns; None for those of ``y_true``, sorted.
     level : float, default=0.95
         Of the credible intervals.
 
     Raises
     ------
     ValueError
-        As :meth:`LinkCalibrator.fit` does, if the level is not in (0, 1), or if the positive label
-        is not among the labels.
+        As :meth:`LinkCalibrator.fit` does, if the level is not in (0, 1), if the positive label is
+        not among the labels, or columns and classes differ in number.
 
     Examples
     --------
@@ -115,7 +129,7 @@ def reliability(
     0.18
     """
     check_level(level)
-    cases = PredictedCases.of(y_true, y_prob, sample_weight, pos_label)
+    cases = PredictedCases.of(y_true, y_prob, sample_weight, pos_label, classes)
     p = cases.p
     weight = cases.weight
     calibrator = LinkCalibrator(scale="probability").fit(p, cases.y.astype(int), weight, groups)
@@ -166,10 +180,15 @@ class PredictedCases:
         y_prob: ArrayLike,
         sample_weight: ArrayLike | None,
         pos_label: Any,
+        classes: ArrayLike | None = None,
     ) -> "PredictedCases":
         """Those given, after the checks that calibrators make."""
         labels = one_label_a_row(y_true)
-        p = read_probabilities(as_scores(y_prob).astype(np.float64))
+        probabilities = as_array(y_prob)
+        if probabilities.ndim == 2 and probabilities.shape[1] > 2:
+            hits = _Hits.of(labels, real_numbers(probabilities, "probabilities"), classes)
+            return hits.against_the_rest(check_weights(sample_weight, labels), pos_label)
+        p = read_probabilities(as_scores(probabilities).astype(np.float64))
         check_consistent_length(p, labels)
         weight = check_weights(sample_weight, p)
         kinds = np.unique(labels[weight > 0])
@@ -181,3 +200,45 @@ class PredictedCases:
         if pos_label is not None and positive not in kinds.tolist():
             raise ValueError(f"expected pos_label among {kinds.tolist()}, got {positive!r}")
         return cls(y=(labels == positive).astype(np.float64), p=p, weight=weight)
+
+
+@dataclass(frozen=True)
+class _Hits:
+    """The column of each case's class, and probabilities of all."""
+
+    classes: NDArray
+    codes: NDArray
+    p: Array
+
+    @classmethod
+    def of(cls, labels: NDArray, rows: Array, classes: ArrayLike | None) -> "_Hits":
+        check_consistent_length(rows, labels)
+        names = np.unique(labels) if classes is None else np.asarray(classes)
+        K = rows.shape[1]
+        if names.shape != (K,):
+            hint = ": name those of the columns by classes=" if classes is None else ""
+            raise ValueError(
+                f"expected {K} classes, as many as columns, got shape {names.shape}{hint}"
+            )
+        names = different_names(names, K, "classes")
+        return cls(names, positions(names, labels, "labels"), read_distributions(rows))
+
+    def against_the_rest(self, weight: Array, pos_label: Any) -> "PredictedCases":
+        """Of a class whether it is the true one; of None whether the most probable one is."""
+        if pos_label is None:
+            top = self.p.argmax(axis=1)
+            hit = top == self.codes
+            p = self.p.max(axis=1)
+            what = "the most probable class right"
+        else:
+            k = positions(self.classes, np.array([pos_label]), "pos_label")[0]
+            hit = self.codes == k
+            p = self.p[:, k]
+            what = f"of class {pos_label}"
+        n_hits = int(hit[weight > 0].sum())
+        if n_hits in (0, int((weight > 0).sum())):
+            raise ValueError(
+                f"expected some cases {what} and some not, got {n_hits} of "
+                f"{int((weight > 0).sum())}"
+            )
+        return PredictedCases(y=hit.astype(np.float64), p=p, weight=weight)

@@ -43,6 +43,7 @@ from bayesloss.arrays import (
     read_distributions,
     untensored,
 )
+from bayesloss.learning.calibration.base_rates import at_prior
 from bayesloss.learning.calibration.calibrator_base import (
     LOG_TEMPERATURE_VARIANCE,
     WIDER,
@@ -83,7 +84,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (K,)
+    classes_, class_prior_ : ndarray of shape (K,)
+        The labels, and the weighted frequencies of the cases that it was fitted to.
     temperature_, matrix_, intercept_ : float, ndarray of shape (K, K), ndarray of shape (K,)
         The factor t, the identity plus W, and b.
     scale_, power_, converged_ : as for :class:`LinkCalibrator`
@@ -152,6 +154,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
                 f"expected a column of scores a class, got {rows.x.shape[1]} columns and labels of "
                 f"{len(self.classes_)} classes{counted}{hint}"
             )
+        counts = np.bincount(codes, rows.weight, minlength=len(self.classes_))
+        self.class_prior_ = counts / counts.sum()
         self.scale_ = self.scale
         if self.scale == "auto":
             mostly = near_distributions(rows.x).mean() >= _MOSTLY
@@ -179,17 +183,30 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             )
         return self
 
-    def predict_proba(self, scores: ArrayLike) -> Array:
-        """The probabilities of the classes, of shape (n, K)."""
+    def predict_proba(self, scores: ArrayLike, prior: ArrayLike | None = None) -> Array:
+        """The probabilities of the classes, of shape (n, K).
+
+        Parameters
+        ----------
+        scores : array-like of shape (n, K)
+        prior : array-like of shape (K,), default=None
+            The frequencies of the classes among the cases to predict, as for
+            :meth:`LinkCalibrator.predict_proba`; refused if calibration cases lack a class.
+        """
         logits = self._tempered(self._as_scores(scores))
-        return softmax(self._sourced(self._mixed(logits)), axis=1)
+        p = softmax(self._sourced(self._mixed(logits)), axis=1)
+        if prior is None:
+            return p
+        return at_prior(p, prior, self.class_prior_, self.classes_)
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
         best = self.predict_proba(scores).argmax(axis=1)
         return self.classes_[best]
 
-    def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.95, prior: ArrayLike | None = None
+    ) -> tuple[Array, Array]:
         """Lower and upper ends of an interval for each class by itself, both of shape (n, K).
 
         Laplace's approximation to the log odds of each class against the rest, widened by a fifth
@@ -203,11 +220,14 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         ends = []
         for block in np.array_split(values, math.ceil(len(values) / _ROWS)):
             p, g = self._derivatives(self._tempered(block))
+            if prior is not None:  # which adds constants to z: derivatives are the same
+                p = at_prior(p, prior, self.class_prior_, self.classes_)
             with threads_for(len(block), *root.shape[1:]):
                 moved = g @ root
             deviation = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
             rest = (1 - p).clip(min=_TINY)
-            odds = np.log(p) - np.log(rest)
+            with np.errstate(divide="ignore"):  # of a class that the prior rules out
+                odds = np.log(p) - np.log(rest)
             spread = half * deviation / rest
             ends.append(expit([odds - spread, odds + spread]))
         low, high = np.concatenate(ends, axis=1)

@@ -10,16 +10,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.arrays import Array
-from bayesloss.learning.calibration.reliability import PredictedCases, Reliability, reliability
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor, as_column
 from bayesloss.learning.links.fitted_link import FittedLink
-
-_DIAGONAL = "perfectly calibrated"
 
 
 @dataclass
@@ -83,7 +79,7 @@ class LinkDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curve and its band."""
-        self.ax_ = ax = _axes_or_new(ax)
+        self.ax_ = ax = axes_or_new(ax)
         ax.fill_between(self.scores, self.low, self.high, alpha=0.3, linewidth=0)
         ax.plot(self.scores, self.probability)
         ax.set(xlabel="score", ylabel=f"probability of {self.name}", ylim=(0, 1))
@@ -187,7 +183,7 @@ class MonotoneDisplay:
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw data, curve and bands."""
-        self.ax_ = ax = _axes_or_new(ax)
+        self.ax_ = ax = axes_or_new(ax)
         share = f"{100 * self.level:g} %"
         ax.scatter(self.X, self.y, s=8, color="0.4", label="data")
         low, high = self.observation
@@ -199,169 +195,18 @@ class MonotoneDisplay:
         return self
 
 
-@dataclass
-class ReliabilityDisplay:
-    """A smooth reliability curve with its band, and a histogram of the predictions.
-
-    Made by :meth:`from_estimator` or :meth:`from_predictions`. Drawing sets the attributes ``ax_``,
-    ``histogram_ax_``, ``line_``, ``band_`` and ``figure_``.
-
-    Where the band leaves the diagonal, predictions are miscalibrated. Its level holds at each
-    prediction by itself: of many, some leave by chance.
-
-    A band that contains the diagonal everywhere does *not* show calibration: there may be too few
-    cases to tell. The upper end of ``reliability.calibration_error`` says how large the error may
-    be. Its lower end is always above 0, as no posterior curve is exactly the diagonal, and shows
-    nothing. With few cases the posterior leans towards sigmoids of the log odds.
-
-    Parameters
-    ----------
-    reliability : Reliability
-    y_true, y_prob : ndarray of shape (n,)
-        Labels 0 and 1, and predicted probabilities.
-    name, sample_weight : str and ndarray of shape (n,), optional
-        The classifier's name for the legend, and how many times each case counts.
-
-    Examples
-    --------
-    Overconfident predictions, with a calibration error of 0.058:
-
-    >>> import numpy as np
-    >>> from scipy.special import expit, logit
-    >>> from bayesloss import ReliabilityDisplay, reliability
-    >>> for n in (80, 10_000):
-    ...     rng = np.random.default_rng(0)
-    ...     p = rng.uniform(0.01, 0.99, n)
-    ...     y = rng.random(n) < expit(0.7 * logit(p))
-    ...     found = reliability(y, p)
-    ...     print(f"{n} cases: error up to {found.calibration_error.high:.2f}")
-    80 cases: error up to 0.19
-    10000 cases: error up to 0.07
-    >>> drawn = ReliabilityDisplay(found, y, p).plot(n_bins=10)  # doctest: +SKIP
-    """
-
-    reliability: Reliability
-    y_true: Array
-    y_prob: Array
-    name: str | None = None
-    sample_weight: Array | None = None
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: ArrayLike, *, pos_label: Any = None, **options: Any
-    ) -> Self:
-        """Show how reliable a classifier is on cases it was not trained on; return the display.
-
-        Parameters
-        ----------
-        estimator, X, y : fitted classifier, inputs, and labels of shape (n,)
-            The classifier has two classes and ``predict_proba``.
-        pos_label : int, float, bool or str, default=None
-            None for ``estimator.classes_[1]``.
-        **options
-            As for :meth:`from_predictions`.
-        """
-        p, positive = _get_response_values_binary(
-            estimator, X, response_method="predict_proba", pos_label=pos_label
-        )
-        options.setdefault("name", type(estimator).__name__)
-        return cls.from_predictions(y, p, pos_label=positive, **options)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_prob: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        pos_label: Any = None,
-        level: float = 0.95,
-        n_bins: int | None = None,
-        name: str | None = None,
-        ax: Any = None,
-    ) -> Self:
-        """Show how reliable predicted probabilities are; return the display.
-
-        Parameters
-        ----------
-        y_true, y_prob, sample_weight, groups, pos_label, level
-            As for :func:`reliability`.
-        n_bins : int, optional
-            If given, so many bins of equal width are drawn over the curve.
-        name, ax : str and matplotlib Axes, optional
-            The classifier's name for the legend, and where to draw.
-        """
-        fitted = reliability(
-            y_true,
-            y_prob,
-            sample_weight=sample_weight,
-            groups=groups,
-            pos_label=pos_label,
-            level=level,
-        )
-        cases = PredictedCases.of(y_true, y_prob, sample_weight, pos_label)
-        display = cls(
-            reliability=fitted,
-            y_true=cases.y,
-            y_prob=cases.p,
-            name=name,
-            sample_weight=cases.weight,
-        )
-        return display.plot(ax=ax, n_bins=n_bins)
-
-    def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
-        """Draw curve, band and histogram, and bins if their number, at least 1, is given."""
-        if n_bins is not None and n_bins < 1:
-            raise ValueError(f"expected n_bins of at least 1, got {n_bins}")
-        self.ax_ = ax = _axes_or_new(ax)
-        p = np.linspace(self.y_prob.min(), self.y_prob.max(), 201)
-        curve = self.reliability.calibrator.predict_proba(p)[:, 1]
-        low, high = self.reliability.calibrator.predict_interval(p, self.reliability.level)
-        another = _DIAGONAL in ax.get_legend_handles_labels()[1]
-        if not another:
-            ax.plot([0, 1], [0, 1], ":", color="0.5", label=_DIAGONAL)
-        label = "" if self.name is None else f"{self.name}, "
-        error = self.reliability.calibration_error
-        (self.line_,) = ax.plot(p, curve, label=f"{label}calibration error {error}")
-        color = self.line_.get_color()
-        self.band_ = ax.fill_between(p, low, high, alpha=0.25, color=color)
-        weight = np.ones(len(self.y_prob)) if self.sample_weight is None else self.sample_weight
-        if n_bins is not None:
-            self._draw_bins(n_bins, weight, color)
-        ax.set(ylabel="probability of the positive label", xlim=(0, 1), ylim=(0, 1))
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1))
-        if another:  # over its histogram
-            below = ax.child_axes[-1]
-            alpha = 0.5
-        else:
-            below = ax.inset_axes([0, -0.28, 1, 0.2], sharex=ax)
-            alpha = 1.0
-        below.hist(self.y_prob, 50, range=(0, 1), weights=weight, color=color, alpha=alpha)
-        below.set(xlabel="predicted probability", ylabel="cases")
-        ax.tick_params(labelbottom=False)
-        self.histogram_ax_ = below
-        self.figure_ = ax.figure
-        return self
-
-    def _draw_bins(self, n_bins: int, weight: Array, color: Any) -> None:
-        """A point for each bin with cases, at its mean prediction and its rate of positives."""
-        cell = np.minimum((self.y_prob * n_bins).astype(int), n_bins - 1)
-        count = np.bincount(cell, weight)
-        total = np.bincount(cell, weight * self.y_prob)
-        positive = np.bincount(cell, weight * self.y_true)
-        full = count > 0
-        mean = total[full] / count[full]
-        rate = positive[full] / count[full]
-        self.ax_.plot(mean, rate, "o", color=color, label=f"{n_bins} bins")
-
-
-def _axes_or_new(ax: Any) -> Any:
-    """These Matplotlib axes, or those of a new figure."""
+def import_pyplot() -> Any:
+    """Matplotlib's pyplot, or an ImportError that says what to install."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError("drawing needs Matplotlib: pip install matplotlib") from error
+    return pyplot
+
+
+def axes_or_new(ax: Any) -> Any:
+    """These Matplotlib axes, or those of a new figure."""
+    pyplot = import_pyplot()
     if ax is not None:
         return ax
     _, axes = pyplot.subplots(layout="constrained")

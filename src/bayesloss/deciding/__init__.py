@@ -1,0 +1,1 @@
+"""Both papers' ends in one estimator: may import ``calibrating`` and ``learning.calibration``."""

@@ -1,0 +1,1 @@
+"""What estimators and calibrators have learned, drawn: may import both, ``links`` and ``data``."""
