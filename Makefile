@@ -35,7 +35,7 @@ BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.yml' 2>/dev/null) \
     $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks unbroken)) \
-    $(wildcard data/results/*.json) paperledger.toml
+    $(wildcard data/results/*.json) paperledger.toml tools/search_words.yml
 
 # MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; its speech in other languages than
 # the book's, 3 MB; and what only a debugger of the theme reads, 3 MB.

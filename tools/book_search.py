@@ -3,19 +3,23 @@
 What there is to find is read from the pages as they are written: a section with its own text, not
 that of the sections in it; a definition or theorem in its box; an entry of the API with its
 docstring; and, from the ledger, a claim with its verdict, which leads to the box that checks it.
+``search_words.yml`` adds what readers type who do not know the book's words.
 ``search_index.js`` carries them as a script, because a page opened from disk may load no other
 data; ``book/_static/search.js`` ranks them with elasticlunr, the library that pdoc ships and keeps.
 Sphinx's own search finds whole pages, and knows neither claims nor verdicts.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import yaml
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 from paperledger.ledger.claims import ledger
 
@@ -24,6 +28,9 @@ APART = (addnodes.desc, nodes.literal_block, nodes.raw, nodes.comment, nodes.tit
 NOTES = {"made-box", "made-page", "chapter-box"}  # how a figure was made; what a chapter needs
 
 LIBRARY = resources.files("pdoc") / "templates" / "resources" / "elasticlunr.min.js"
+
+WORDS = Path(__file__).with_name("search_words.yml")
+logger = logging.getLogger(__name__)
 
 # The parts of an entry; only a claim has the last.
 PARTS = ("kind", "title", "where", "url", "text", "verdict")
@@ -105,9 +112,24 @@ def write(app: Sphinx, exception: Exception | None) -> None:
         url, title = f"book/{claim.page}.html#claim-{claim.id}", f"{claim.paper}, {claim.where}"
         claims.append(("claim", title, claim.page, url, claim.statement, claim.verdict))
     entries = [dict(zip(PARTS, entry, strict=False)) for entry in claims + _READ]
+    add_words(entries, yaml.safe_load(WORDS.read_text("utf-8")))
     script = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
     (static / "search_index.js").write_text(f"const SEARCH_INDEX = {script};\n", "utf-8")
     (static / LIBRARY.name).write_bytes(LIBRARY.read_bytes())
+
+
+def add_words(entries: list[dict[str, Any]], words: Mapping[str, list[str]]) -> None:
+    """Give each place the phrases that readers type for it; warn of a place that is none."""
+    places = {_place(entry["url"]): entry for entry in entries if entry["kind"] == "section"}
+    for place, phrases in words.items():
+        if place in places:
+            places[place]["asked"] = phrases
+        else:
+            logger.warning("%s: expected places of the book, got %r", WORDS.name, place)
+
+
+def _place(url: str) -> str:
+    return url.removeprefix("book/").replace(".html", "", 1)
 
 
 def setup(app: Sphinx) -> None:

@@ -5,11 +5,12 @@
   const SHOWN = 50;
   const EXCERPT = 220; // characters
   const TITLE = 8; // how much more a word in a title says than one in the text
+  const ASKED = 250; // what a place gains that a reader's own words lead to
+  const NEAR = 0.6; // how nearly they have to say what is asked
   // What titles abbreviate and readers may write in full.
   const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
-  // What newcomers type: words that say nothing of the place, and others for those of the book.
+  // What newcomers type that says nothing of the place.
   const STOP = new Set("a an and can do does for how i in is it my of on our the their to use using what when with your".split(" "));
-  const MEANT = { rerun: "run", symbols: "notation", xgboost: "boosting" };
   const KINDS = { section: "section", claim: "claim", api: "package" };
 
   const field = document.querySelector(".bd-search-container form.bd-search input");
@@ -25,6 +26,7 @@
   // With a space before each, as asWords has them; all of them where none tells anything.
   const told = (words) => ["", ...telling(words.split(" ").slice(1))].join(" ") || words;
   const stems = (words) => words.split(" ").map((word) => word && elasticlunr.stemmer(word)).join(" ");
+  const stemmed = (words) => new Set(stems(words).split(" ").slice(1));
   const prose = (text) => text.replace(/\$[^$]*\$/g, " ");
 
   elasticlunr.tokenizer.setSeperator(/ +/);
@@ -40,13 +42,15 @@
     const long = entry.kind === "api" ? title + asWords(apart(entry.title)) : title;
     const text = asWords(prose(entry.text));
     index.addDoc({ id, title: long, text });
-    for (const word of new Set(`${long}${text}${asWords(entry.where)}`.split(" "))) {
+    const asks = (entry.asked ?? []).map((phrase) => told(asWords(phrase)));
+    for (const word of new Set(`${long}${text}${asWords(entry.where)}${asks.join("")}`.split(" "))) {
       known.set(word, (known.get(word) ?? 0) + 1);
     }
     // "W&N, Section 5, Table 2" bears the name "Table 2"; "Theorem 8: which way?" what stands first.
     const name = entry.kind === "api" ? apart(entry.title.split(".").pop()) : entry.title.split(/:| \(/)[0];
     const names = stems(told(whole(asWords(entry.kind === "claim" ? entry.title.split(",").pop() : name))));
-    return { ...entry, id, names, words: `${long}${asWords(entry.where)}${text}` };
+    const asked = asks.map(stemmed);
+    return { ...entry, id, names, asked, words: `${long}${asWords(entry.where)}${text}` };
   });
 
   // Insertions, deletions, replacements and swaps of neighbours from one word to another.
@@ -78,6 +82,16 @@
     return near.length ? near[0][2] : word;
   }
 
+  // How nearly a place's phrases say what is asked, from 0 to 1: words in common, of all of both.
+  function nearness(entry, wanted) {
+    const words = stemmed(wanted);
+    const shares = entry.asked.map((phrase) => {
+      const common = [...phrase].filter((word) => words.has(word)).length;
+      return common / (phrase.size + words.size - common);
+    });
+    return Math.max(0, ...shares);
+  }
+
   // More than a sum over words: what bears the words as its name comes first, the shorter the rest
   // of the name the better, and a page before its sections. The package comes last, unless asked
   // for as code is written; so do errata and bibliography, which repeat what a chapter shows.
@@ -96,7 +110,7 @@
   function find(query) {
     const quoted = /^\s*["“].+["”]\s*$/.test(query);
     const typed = (quoted ? asWords(query) : told(asWords(query))).split(" ").slice(1);
-    const meant = typed.map((word) => MEANT[word] ?? corrected(word));
+    const meant = typed.map((word) => corrected(word));
     const wanted = ` ${meant.join(" ")}`;
     const ask = (bool) =>
       index.search(meant.join(" "), {
@@ -106,10 +120,12 @@
       });
     let hits = ask("AND");
     if (!hits.some(({ ref }) => entries[ref].kind !== "api")) hits = ask("OR");
-    let found = hits.map(({ ref, score }) => ({
-      entry: entries[ref],
-      score: weigh(entries[ref], score, wanted, query),
-    }));
+    const scores = new Map(hits.map(({ ref, score }) => [Number(ref), weigh(entries[ref], score, wanted, query)]));
+    for (const entry of entries) {
+      const near = nearness(entry, wanted);
+      if (near >= NEAR) scores.set(entry.id, (scores.get(entry.id) ?? 0) + ASKED * near);
+    }
+    let found = [...scores].map(([id, score]) => ({ entry: entries[id], score }));
     if (quoted) found = found.filter(({ entry }) => `${entry.words} `.includes(`${wanted} `));
     const { kind, verdict } = filter.elements;
     found = found.filter(

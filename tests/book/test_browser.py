@@ -441,6 +441,13 @@ SEARCHES = {
     "calibration": "(beyond/calibration|guide/calibration_methods).html",
     "when to use": "guide/when_to_use.html",
     "save model": "guide/your_own_data.html#save-and-load-again",
+    "choose a threshold": "guide/scores_and_costs.html#cost-matrix.*",
+    "imbalanced classes": "guide/your_own_data.html",
+    "missing values": "guide/your_own_data.html",
+    "active learning": "guide/scores_and_costs.html#which-labels-next",
+    "which calibrator": "guide/calibration_methods.html",
+    "lecture slides": "course/plan.html",
+    "download pdf": "reference/cite.html",
 }
 
 

@@ -1,3 +1,4 @@
+import book_search
 import notebooks
 import pytest
 from sphinx.application import Sphinx
@@ -36,3 +37,15 @@ def test_a_build_that_failed_leaves_the_folder_that_the_next_one_needs(tmp_path,
     with pytest.raises(ExtensionError, match="a page that cannot be read"):
         app.build()
     assert static.is_dir()
+
+
+def test_readers_words_lead_to_a_place_of_the_book(caplog):
+    """A section's phrases go with it; a place that is none fails the build, which takes -W."""
+    entries = [
+        {"kind": "section", "url": "book/guide/install.html"},
+        {"kind": "claim", "url": "book/guide/install.html"},
+    ]
+    book_search.add_words(entries, {"guide/install": ["pip"], "guide/gone": ["conda"]})
+    assert entries[0]["asked"] == ["pip"]
+    assert "asked" not in entries[1]
+    assert "expected places of the book, got 'guide/gone'" in caplog.text
