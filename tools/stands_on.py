@@ -70,6 +70,10 @@ def stands_on(item: pytest.Function, failure: pytest.ExceptionInfo[Any]) -> list
     frames = [entry.frame.raw for entry in failure.traceback]
     here = [frame.f_locals for frame in frames if frame.f_code is item.function.__code__]
     held = [thing for values in (*here, item.funcargs) for thing in values.values()]
+    if item.cls is not None:  # what tests of a class share
+        held += [thing for base in item.cls.__mro__ for thing in vars(base).values()]
+    named = set(item.function.__code__.co_names)  # what the file's constants are
+    held += [thing for name, thing in vars(item.module).items() if name in named]
     kinds = list(dict.fromkeys(type(thing) for thing in held if _ours(type(thing))))
     running = [f for f in frames if f.f_globals.get("__name__", "").partition(".")[0] in OURS]
     lines = [_told(f.f_code, sys.modules[f.f_globals["__name__"]]) for f in running[:-5:-1]]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -135,6 +136,27 @@ def test_restricted_family_climbs_the_bound_only():
     assert found.actions == (1, 0, 0)
     assert never_falls(found.objective)
     assert float(gains[-1]) < float(gains[0])
+
+
+def test_e_steps_of_a_family_begin_where_the_last_q_was():
+    p = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    losses = torch.tensor([[0.0, 0.3], [0.0, 0.3], [9.0, 0.3]], dtype=torch.float64)
+    given = []
+    found = []
+
+    class Watched:
+        def nearest(self, log_target, start):
+            given.append(start)
+            # The first q speaks for the other action, so that there is a second round.
+            q = log_target.exp() if len(given) > 1 else torch.tensor([0.99, 0.009, 0.001])
+            q = (q / q.sum()).double()
+            found.append(torch.tensor([float(len(given))]))
+            return SimpleNamespace(q=q, parameters=found[-1])
+
+    loss_em(p, losses, 10.0, start=1, family=Watched())
+    assert len(given) >= 2
+    assert given[0] is None
+    assert all(start is last for start, last in zip(given[1:], found, strict=False))
 
 
 def test_plain_variational_inference_in_the_limit():

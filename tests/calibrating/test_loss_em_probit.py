@@ -7,6 +7,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss import CostMatrix
+from bayesloss.calibrating import loss_em_probit as loss_em_probit_module
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.laplace import log_joint
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
@@ -53,6 +54,30 @@ def test_batch_does_what_one_does():
         torch.testing.assert_close(one.q.mean[0], together.q.mean[i], rtol=1e-5, atol=1e-9)
         assert torch.equal(one.decisions[0], together.decisions[i])
         assert int(one.n_rounds) == int(together.n_rounds[i])
+
+
+def test_each_e_step_begins_at_the_mode_of_the_one_before(monkeypatch):
+    """The loss term is not concave: from elsewhere another mode may be found, and a worse."""
+    prior, y, features, noise = problem(n_sets=20)
+    starts = []
+    means = []
+    laplace = loss_em_probit_module.laplace_probit
+
+    def watched(features, y, **how):
+        q = laplace(features, y, **how)
+        starts.append(how.get("start"))
+        means.append(q.mean.clone())
+        return q
+
+    monkeypatch.setattr(loss_em_probit_module, "laplace_probit", watched)
+    start = torch.ones_like(noise)
+    found = loss_em_probit(prior.features, y, features, noise, CostMatrix(0.2, 1), start=start)
+    assert int(found.n_rounds.max()) >= 2
+    assert starts[0] is None
+    torch.testing.assert_close(starts[1], means[0], rtol=0, atol=0)
+    for begun, before in zip(starts[2:], means[1:], strict=False):
+        # Those that go on are some of those before, in order.
+        assert all(bool((row == before).all(dim=1).any()) for row in begun)
 
 
 def test_too_few_rounds_are_reported():

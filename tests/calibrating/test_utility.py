@@ -35,7 +35,7 @@ def test_gradient_and_hessian_against_automatic_differentiation(costs, M):
     for i in range(4):
         torch.testing.assert_close(hessian[i], -full[i, :, i], rtol=0, atol=1e-12)
         assert torch.linalg.eigvalsh(safe[i])[0] > -1e-12
-    torch.testing.assert_close(term.value(z).sum(), total(z), rtol=1e-5, atol=1e-12)
+    torch.testing.assert_close(term.value(z).sum(), total(z), rtol=1e-12, atol=1e-12)
 
 
 def test_the_utility_s_expectation_and_derivatives():

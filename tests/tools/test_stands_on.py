@@ -33,6 +33,20 @@ def test_helpers_and_fixtures(kernel):
     assert of(prior) is None
 
 
+PRIOR = ISGP(Kernel(a=1.5, c=0.5, n_basis=4), mu=0.0, gamma=1.0)
+
+
+def test_a_constant_of_the_file():
+    assert PRIOR.derivative(X, PRIOR.location) is None
+
+
+class TestShared:
+    kernel = Kernel(a=1.5, c=0.5, n_basis=4)
+
+    def test_what_the_class_holds(self):
+        assert self.kernel.psi(X).shape == (5, 5, 4)
+
+
 def test_refused(kernel):
     bayesloss.laplace(ISGP(kernel, mu=0.0, gamma=1.0), bayesloss.Gaussian(1.0), X, X[:3])
 
@@ -49,15 +63,19 @@ def test_what_a_failing_test_says(tmp_path):
     options += [f"--rootdir={tmp_path}", "--import-mode=importlib", str(tmp_path)]
     said = Forked(pytest.main, tmp_path, options).end()[1]
     parts = said.split(" what this test stands on -")[1:]
-    helped, refused = (part.partition("\n_")[0].splitlines()[1:] for part in parts)
+    helped, constant, shared, refused = (
+        part.partition("\n_")[0].splitlines()[1:] for part in parts
+    )
     lines = {line.partition(":")[0]: line for line in helped}
     assert "eq. (9)" in lines["trigonometric.TrigonometricKernel.psi"]
     assert "eq. (8)" in lines["priors.ISGP"]
+    assert any("eq. (8)" in line for line in constant)
+    assert any("eq. (9)" in line for line in shared)
     # What raised, who called it, and what the test called.
     heads = [line.partition(":")[0] for line in refused]
     assert heads[:2] == ["log_joint.check_data", "log_joint.LogJoint.of"]
     assert "laplace.laplace" in heads[2:]
-    assert "2 failed, 1 passed" in said
+    assert "4 failed, 1 passed" in said
 
 
 def test_a_docstring_and_a_comment_may_break_a_citation_and_a_sentence_end_it():

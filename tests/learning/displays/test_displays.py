@@ -89,7 +89,10 @@ class TestMonotone:
     def test_data_frames(self):
         frame = pd.DataFrame(self.X, columns=["income"])
         model = ISGPRegressor(n_basis=4, average_hyperparameters=False).fit(frame, self.y)
-        MonotoneDisplay.from_estimator(model, frame, self.y)
+        display = MonotoneDisplay.from_estimator(model, frame, self.y)
+        x = display.ax_.get_lines()[0].get_xdata()
+        on_curve = model.predict(pd.DataFrame({"income": x}))
+        np.testing.assert_allclose(display.ax_.get_lines()[0].get_ydata(), on_curve, rtol=1e-12)
 
     def test_inputs_of_one_dimension_are_drawn_as_fit_takes_them(self, model):
         column = MonotoneDisplay.from_estimator(model, *self.data)

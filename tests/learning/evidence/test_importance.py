@@ -8,7 +8,7 @@ import torch
 from grid_evidence import on_a_grid
 
 from bayesloss import ISGP, Bernoulli, Gaussian, TrigonometricKernel, variational, weigh_draws
-from bayesloss.learning.evidence.importance import log_ratios
+from bayesloss.learning.evidence.importance import WeightedDraws, log_ratios
 from bayesloss.learning.inference.log_joint import LogJoint
 
 PRIOR = ISGP(TrigonometricKernel(a=2.0, b=2.0, c=0.25, n_basis=2), gamma=1.0)
@@ -49,6 +49,14 @@ def test_the_stated_error_is_the_error():
     assert np.mean([run.error for run in runs]) == pytest.approx(spread, rel=0.25)
     assert all(0 < run.effective_size <= 400 for run in runs)
     assert np.mean([run.log_evidence for run in runs]) > q.log_evidence
+
+
+def test_what_draws_are_worth():
+    """Kish's number, (sum r)^2 / sum r^2: of equal weights all draws, of one weight one."""
+    for ratios, worth in (([5.0, 5.0, 5.0, 5.0], 4.0), ([1e-300, 3.0], 1.0), ([1, 2, 3], 36 / 14)):
+        log_ratio = torch.tensor(ratios, dtype=torch.float64).log()
+        draws = WeightedDraws(Gamma=torch.zeros(len(ratios), 1), log_ratios=log_ratio - 700)
+        assert draws.effective_size == pytest.approx(worth, rel=1e-12)
 
 
 def test_ratios_one_by_one():

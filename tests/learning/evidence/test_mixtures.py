@@ -20,6 +20,7 @@ from bayesloss import (
     laplace,
     maximise_evidence,
 )
+from bayesloss.learning.evidence import mixtures
 from bayesloss.learning.evidence.evidence import (
     at_smoothness,
     evidence_gradient,
@@ -226,6 +227,35 @@ class TestAverageHyperparameters:
                 units.append(math.log(float(mixture.weights[k])) - log_weight)
         assert len(units) >= 15
         np.testing.assert_allclose(units, units[0], atol=1e-8)
+
+    def test_draws_that_miss_the_data_raise_a_node_by_five_nats_at_most(self, monkeypatch):
+        x, y = simulate(60)
+        best = maximise_evidence(prior_of(ISGP), Gaussian(25.0), x, y).posterior
+        begin = LogJoint(
+            best.prior, best.likelihood, best.likelihood.condense(best.prior.features, x, y)
+        )
+        here = mixtures._Slice(begin, 1 / float(best.prior.kernel.a))
+        top = mixtures._Top(
+            zeta=theta_of(begin)[[1, 4]], Gamma=best.mode, V=0.3 * torch.eye(2).double()
+        )
+        noise = even_normals(128, len(best.mode))
+
+        def fit(joint, mode):
+            return approximate(joint, mode, with_bound=True)
+
+        for above, raised in ((-3.0, -3.0), (4.9, 4.9), (5.1, 5.0), (40.0, 5.0)):
+
+            def ratios(joint, posterior, noise, above=above):
+                # All 128 alike, so that their mean is this far above the bound.
+                return noise.new_full((len(noise),), posterior.evidence_bound + above)
+
+            monkeypatch.setattr(mixtures, "log_ratios", ratios)
+            points = here.points(top, noise, fit)
+            assert len(points) == 5
+            for point in points:
+                assert point.value - point.posterior.evidence_bound == pytest.approx(
+                    raised, abs=1e-9
+                )
 
     def test_a_walk_ends_at_the_first_node_without_a_say(self):
         """Beyond some a all bounds are low: one node there, and none farther on, is looked at."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from link_fits import regression
 from scipy.special import expit
 
@@ -50,6 +51,17 @@ def test_the_curve_that_weights_are_fitted_under_is_the_links():
     log_odds = best.fit.model.log_odds
     expected = (log_odds(x.numpy() + step) - log_odds(x.numpy() - step)) / (2 * step)
     np.testing.assert_allclose(slopes, expected, atol=0.01 * expected.max())
+
+
+def test_weights_may_leave_the_scores_by_half_of_their_range():
+    """The table that weights are fitted under is the curve there, too, and not a line."""
+    _, data, fit, folds = problem()
+    best = found_by(data, fit, folds, 0).best
+    low, high = (float(end) for end in best.scores[0].aminmax())
+    out = 0.49 * (high - low)
+    x = torch.tensor([low - out, low - out / 2, high + out / 2, high + out], dtype=torch.float64)
+    values, _ = best.fit.curves(x)
+    np.testing.assert_allclose(values, best.fit.model.log_odds(x.numpy()), atol=1e-6)
 
 
 def test_log_odds_have_mean_slope_one_over_the_rows():

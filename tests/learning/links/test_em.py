@@ -16,6 +16,7 @@ from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, la
 from bayesloss.learning.evidence.evidence import at_smoothness
 from bayesloss.learning.inference.laplace import even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links import em as em_module
 from bayesloss.learning.links.em import EM, LinkModel, fit_link
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
@@ -193,6 +194,40 @@ def test_m_steps_ascend_and_evidence_rises(kind):
     assert found.posterior.log_evidence == history["log_evidence"][-1]
     assert history["log_evidence"][-1] > history["log_evidence"][0]
     assert found.unsettled == ()
+
+
+def test_each_e_step_begins_at_the_mode_of_the_one_before(monkeypatch):
+    """Another start may lead to another mode, and the objective then falls."""
+    starts = []
+    modes = []
+    search = em_module.find_mode
+
+    def watched(joint, start, **how):
+        starts.append(start.clone())
+        mode = search(joint, start, **how)
+        modes.append(mode.Gamma.clone())
+        return mode
+
+    monkeypatch.setattr(em_module, "find_mode", watched)
+    run(max_iter=3)
+    assert len(starts) == 4
+    for start, before in zip(starts[1:], modes, strict=False):
+        torch.testing.assert_close(start, before, rtol=0, atol=0)
+
+
+def test_an_m_step_may_take_scores_half_as_far_again():
+    """What it climbs is the expectation there, too, and not what lies at the table's end."""
+    data, model, fixed = begin(data_of())
+    reach = float((fixed.scores - fixed.offset[:, None]).abs().max())
+    # Scores fill the period, and the table has whole periods: it has to have another.
+    prior = ISGP(TrigonometricKernel(a=1.5, c=1 / reach, n_basis=N_BASIS), gamma=0.01)
+    em = EM(data, LinkModel(model.likelihood, prior, [prior], noise()), fixed, 1e-5)
+    em.e_step(1)
+    x = reach * torch.tensor([-1.45, -1.1, 1.1, 1.45], dtype=torch.float64)
+    for label in (0, 1):
+        found = em_module.by_parts(em._expectations(), x, torch.full((4,), label))[0]
+        expected = plain_expectation(em.prior, LogLoss(), em.draws(), x, torch.full((4,), label))
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_scores_are_those_of_the_weights():
