@@ -34,7 +34,7 @@ FRONT_PAGE := _build/html/index.html
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.yml' 2>/dev/null) \
-    $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks unbroken)) \
+    $(addprefix tools/,$(addsuffix .py,book_search chapters citation claim_chips descriptions how_made judging_calls student_notebooks unbroken)) \
     $(wildcard data/results/*.json) paperledger.toml tools/search_words.yml
 
 # MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; its speech in other languages than
@@ -63,7 +63,7 @@ help: ## list the targets
 book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
 
-pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidence; needs Chromium
+pdf: $(BUILT) ## PDFs in _build: the book to read, with the evidence, and a report a paper; needs Chromium
 	$(BIN)/python tools/pdf.py
 
 lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the first time

@@ -1,4 +1,4 @@
-"""Print the built book as two PDFs, one to read and one to check: ``make pdf``.
+"""Print the built book as two PDFs, to read and to check, and a report a paper: ``make pdf``.
 
 The first has the argument, with a line of verdicts where a page checks claims. The second has
 everything: boxes, tables of evidence, proofs, solutions, and the reference.
@@ -9,6 +9,7 @@ and citations first of all, lead to another page's.
 """
 
 import re
+from dataclasses import dataclass
 from html import escape
 from os.path import dirname, normpath
 from pathlib import Path
@@ -33,6 +34,8 @@ EVIDENCE += ".output:has(.claim[id]), .claim[id]"
 # What paper has no use for, hidden code among it; a slider's script looks for its button.
 SCREEN = "a.headerlink, button:not(.cell_output button), noscript, details.hide > summary, "
 SCREEN += "details.hide:not(.tag_hide-cell *), .definitions, .chapter-box .notebook"
+
+REPORTS = ("book/reference/report_walder_nock", "book/reference/report_lacoste_julien")
 
 SCALE, MARGIN = 0.7, round(16 / 25.4 * 96)  # of the print; 16 mm, in CSS pixels
 WIDTH = round((210 / 25.4 * 96 - 2 * MARGIN) / SCALE)  # of A4 between the margins, in CSS pixels
@@ -88,12 +91,12 @@ def assemble(html: Path, pages: list[Page], title: str, evidence: bool) -> tuple
         body += f"<div id='{name}--'>{article}</div>"
     maths = [tag for tag in soup.head.find_all("script") if "athjax" in str(tag).lower()]
     head = "".join(map(str, soup.select("head link[rel=stylesheet]") + maths))
+    header = f"<header><h1 role='none'>{escape(title)}</h1><nav>{contents}</nav></header>"
     document = (
         "<!DOCTYPE html><html lang='en' data-theme='light' "
         f"data-show='{'check' if evidence else 'read'}'><head><meta charset='utf-8'>"
         f"<title>{escape(title)}</title>{head}</head><body><main class='bd-content print-book'>"
-        f"<header><h1 role='none'>{escape(title)}</h1><nav>{contents}</nav></header>"
-        f"{body}</main></body></html>"
+        f"{header if len(pages) > 1 else ''}{body}</main></body></html>"
     )
     return re.sub(r'((?:src|href)=")(?:\.\./)+_', r"\1_", document), headings
 
@@ -138,39 +141,66 @@ def name_outline(pdf: Path, headings: list[str]) -> None:
     writer.write(pdf)
 
 
+@dataclass(frozen=True)
+class Volume:
+    """What is printed into one file."""
+
+    file: str
+    title: str
+    pages: list[Page]
+    evidence: bool
+
+
+def volumes() -> list[Volume]:
+    """The book, to read and with all evidence, and the report on each paper."""
+    title = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text("utf-8"))["title"]
+    found = [
+        Volume("bayesloss.pdf", title, chapters(evidence=False), evidence=False),
+        Volume("bayesloss-evidence.pdf", f"{title}: the evidence", chapters(True), evidence=True),
+    ]
+    for name in REPORTS:
+        file = f"{name.rpartition('/')[2].replace('_', '-')}.pdf"
+        found.append(Volume(file, title, [("", name)], evidence=False))
+    return found
+
+
+def print_volume(volume: Volume, html: Path) -> Path:
+    """Print one volume beside the folder of the built book."""
+    small = "<div style='font-size:8px;width:100%;text-align:center;color:#555'>{}</div>"
+    text, headings = assemble(html, volume.pages, volume.title, volume.evidence)
+    document = html / "print.html"
+    document.write_text(text, "utf-8")
+    file = html.parent / volume.file
+    with browser.chromium() as started:
+        page = started.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
+        page.set_default_timeout(600_000)
+        page.emulate_media(media="print")
+        page.goto(document.as_uri())
+        browser.typeset(page)
+        page.evaluate(FIT)
+        page.pdf(
+            path=file,
+            format="A4",
+            scale=SCALE,
+            margin={"left": MARGIN, "right": MARGIN, "top": MARGIN, "bottom": MARGIN},
+            print_background=True,
+            tagged=True,
+            outline=True,
+            display_header_footer=True,
+            header_template=small.format(escape(volume.title)),
+            footer_template=small.format("<span class='pageNumber'></span>"),
+        )
+    document.unlink()
+    name_outline(file, headings)
+    return file
+
+
 def main() -> None:
-    """Print the built book."""
+    """Print all volumes of the built book."""
     if not browser.executable():
         raise SystemExit("no chromium on this machine (on Debian: apt install chromium)")
-    small = "<div style='font-size:8px;width:100%;text-align:center;color:#555'>{}</div>"
-    title = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text("utf-8"))["title"]
-    document = HTML / "print.html"
-    for file, evidence in {"bayesloss.pdf": False, "bayesloss-evidence.pdf": True}.items():
-        volume = f"{title}: the evidence" if evidence else title
-        text, headings = assemble(HTML, chapters(evidence), volume, evidence)
-        document.write_text(text, "utf-8")
-        with browser.chromium() as started:
-            page = started.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
-            page.set_default_timeout(600_000)
-            page.emulate_media(media="print")
-            page.goto(document.as_uri())
-            browser.typeset(page)
-            page.evaluate(FIT)
-            page.pdf(
-                path=HTML.parent / file,
-                format="A4",
-                scale=SCALE,
-                margin={"left": MARGIN, "right": MARGIN, "top": MARGIN, "bottom": MARGIN},
-                print_background=True,
-                tagged=True,
-                outline=True,
-                display_header_footer=True,
-                header_template=small.format(escape(volume)),
-                footer_template=small.format("<span class='pageNumber'></span>"),
-            )
-        document.unlink()
-        name_outline(HTML.parent / file, headings)
-        print(HTML.parent / file)
+    for volume in volumes():
+        print(print_volume(volume, HTML))
 
 
 if __name__ == "__main__":

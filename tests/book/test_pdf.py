@@ -1,7 +1,11 @@
+import unicodedata
+
+import browser
 import notebooks
 import pdf
 import pytest
 from bs4 import BeautifulSoup
+from pypdf import PdfReader
 
 HEAD = """<head><link rel="stylesheet" href="../_static/a.css"><link rel="icon" href="i.svg">
 <script>window.MathJax = {}</script><script src="../_static/other.js"></script></head>"""
@@ -68,3 +72,24 @@ def test_one_volume_has_everything_the_other_the_argument(volume):
     last = soup.find_all("article")[-1]
     assert last.get_text(" ", strip=True).endswith("A table. Checked: holds W&N, (1).")
     assert headings == ["One", "Where x is", "Part", "Two"]
+
+
+def test_a_report_has_a_volume_of_its_own():
+    reports = [volume for volume in pdf.volumes() if volume.file.startswith("report-")]
+    assert len(reports) == 2
+    for volume in reports:
+        name = volume.file.removesuffix(".pdf").replace("-", "_")
+        assert volume.pages == [("", f"book/reference/{name}")]
+
+
+@pytest.mark.skipif(not browser.executable(), reason="no chromium")
+def test_a_printed_report_has_about_eight_pages():
+    for volume in (volume for volume in pdf.volumes() if volume.file.startswith("report-")):
+        printed = PdfReader(pdf.print_volume(volume, pdf.HTML))
+        assert 6 <= len(printed.pages) <= 10
+        extracted = "".join(page.extract_text() for page in printed.pages)
+        text = unicodedata.normalize("NFKC", extracted)  # two letters may be one sign
+        for part in ("Scope", "Method", "Results", "What differed", "What was easy"):
+            assert part in text
+        for part in ("What was hard", "Effort and cost", "Advice to whoever repeats it"):
+            assert part in text

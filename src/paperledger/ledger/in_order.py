@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from paperledger.html import HTMLTable, with_math
 from paperledger.ledger.claims import Claim, Finding, badge, ledger
@@ -71,19 +71,44 @@ def beside(
     known = sections(paper)
     if place not in known:
         raise ValueError(f"expected a section of {paper}, one of {list(known)}, got {place!r}")
-    claims = known[place]
+    return _listed(known[place], lines, findings, root, more or {}, where_in)
+
+
+def with_verdicts(
+    paper: str, verdicts: Collection[str], lines: Mapping[str, str], findings: Found, root: str
+) -> HTMLTable:
+    """The claims of a paper that have one of some verdicts, shown as in :func:`beside`.
+
+    Raises
+    ------
+    ValueError
+        If a claim has no line.
+    """
+    in_print = [claim for claims in sections(paper).values() for claim in claims]
+    chosen = [claim for claim in in_print if claim.verdict in verdicts]
+    return _listed(chosen, lines, findings, root, {}, lambda claim: claim.where)
+
+
+def _listed(
+    claims: Sequence[Claim],
+    lines: Mapping[str, str],
+    findings: Found,
+    root: str,
+    more: Mapping[str, str],
+    place_of: Callable[[Claim], str],
+) -> HTMLTable:
+    """Claims, each in a line, with what was found, and what is set below it."""
     if missing := [claim.id for claim in claims if claim.id not in lines]:
         raise ValueError(f"expected a line for every claim, none for {missing}")
-    entries = [
-        _entry(claim, lines[claim.id], findings[claim.id][1], root, (more or {}).get(claim.id, ""))
-        for claim in claims
-    ]
-    told = [
-        f"{where_in(claim)}: {lines[claim.id]} {claim.verdict}. "
-        f"{found_in_a_line(findings[claim.id][1])}"
-        for claim in claims
-    ]
-    return HTMLTable(f'<div class="beside">{"".join(entries)}</div>', "\n".join(told))
+    entries = ""
+    told = []
+    for claim in claims:
+        finding = findings[claim.id][1]
+        place = place_of(claim)
+        line = lines[claim.id]
+        entries += _entry(claim, place, line, finding, root, more.get(claim.id, ""))
+        told.append(f"{place}: {line} {claim.verdict}. {found_in_a_line(finding)}")
+    return HTMLTable(f'<div class="beside">{entries}</div>', "\n".join(told))
 
 
 def where_in(claim: Claim) -> str:
@@ -128,12 +153,12 @@ def _off(row: Mapping[str, str]) -> str:
     return row["measured"] if row["measured"].startswith("within") else f"off by {row['measured']}"
 
 
-def _entry(claim: Claim, line: str, finding: Finding, root: str, more: str) -> str:
+def _entry(claim: Claim, place: str, line: str, finding: Finding, root: str, more: str) -> str:
     numbered = " beside-numbered" if NUMBERED.match(where_in(claim)) else ""
     note = "" if finding.verdict == "holds" or not finding.note else f" {finding.note}"
     return (
         f'<div class="beside-claim{numbered}" id="{claim.id}">'
-        f'<p class="beside-place">{link(claim, html.escape(where_in(claim)), root)}</p>'
+        f'<p class="beside-place">{link(claim, html.escape(place), root)}</p>'
         f'<p class="beside-line">{with_math(line)}</p>'
         f'<p class="beside-verdict">{badge(claim.verdict, claim.correction)}</p>'
         f'<p class="beside-found">{with_math(found_in_a_line(finding) + note)}</p>{more}</div>'

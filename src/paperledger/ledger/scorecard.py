@@ -74,17 +74,26 @@ def corrections() -> pd.DataFrame:
     return frame
 
 
-def counts_by_kind() -> pd.DataFrame:
-    """How many claims of each kind have each verdict that occurs, with totals."""
-    frame = _table("kind of claim", dict.fromkeys(_KIND.values()), "verdict", VERDICTS)
+def counts_by_kind(paper: str = "") -> pd.DataFrame:
+    """How many claims of each kind have each verdict that occurs, with totals; of one paper or all.
+
+    Parameters
+    ----------
+    paper : str, default=""
+        As the ledger calls it; of all papers without one.
+    """
+    frame = _table("kind of claim", dict.fromkeys(_KIND.values()), "verdict", VERDICTS, paper)
     frame = frame.loc[:, frame.sum() > 0]
     frame["all"] = frame.sum(axis=1)
     return frame
 
 
-def _table(row: str, rows: Iterable[str], column: str, columns: Iterable[str] = ()) -> pd.DataFrame:
+def _table(
+    row: str, rows: Iterable[str], column: str, columns: Iterable[str] = (), paper: str = ""
+) -> pd.DataFrame:
     """How many claims have two properties together; columns in their order in the ledger."""
-    claims = [vars(c) | {"kind of claim": _KIND[c.kind]} for c in of_papers()]
+    chosen = [claim for claim in of_papers() if paper in ("", claim.paper)]
+    claims = [vars(c) | {"kind of claim": _KIND[c.kind]} for c in chosen]
     table = Counter((claim[row], claim[column]) for claim in claims)
     columns = list(columns) or list(dict.fromkeys(claim[column] for claim in claims))
     return pd.DataFrame(

@@ -4,7 +4,14 @@ import pytest
 
 from paperledger.ledger import in_order
 from paperledger.ledger.claims import Claim, Finding, of_papers
-from paperledger.ledger.in_order import beside, found_in_a_line, section, sections, where_in
+from paperledger.ledger.in_order import (
+    beside,
+    found_in_a_line,
+    section,
+    sections,
+    where_in,
+    with_verdicts,
+)
 from paperledger.ledger.scorecard import all_findings
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
@@ -119,3 +126,10 @@ def test_an_unknown_section_and_a_claim_without_a_line_are_refused(one_claim):
 def test_all_findings_of_the_book_make_a_line():
     found = [found_in_a_line(finding) for _, finding in all_findings(BOOK).values()]
     assert not [line for line in found if not line.endswith(".") or "\n" in line]
+
+
+def test_claims_are_chosen_by_their_verdicts_with_their_whole_place(one_claim):
+    shown = with_verdicts("W&N", ["fails"], {"wn-x": "A is less."}, one_claim, "..")
+    assert ">Section 2, equation (3)</a>" in shown._repr_html_()
+    none = with_verdicts("W&N", ["holds"], {"wn-x": "A is less."}, one_claim, "..")
+    assert "beside-claim" not in none._repr_html_()

@@ -99,3 +99,10 @@ def test_a_quote_links_back_and_is_no_second_anchor():
 
 def markup(table):
     return BeautifulSoup(table._repr_html_(), "html.parser")
+
+
+def test_counts_of_one_paper_are_part_of_those_of_all():
+    by_paper = [scorecard.counts_by_kind(paper) for paper in ("W&N", "LHG")]
+    whole = scorecard.counts_by_kind()
+    assert (sum(table["all"] for table in by_paper) == whole["all"]).all()
+    assert all(0 < table["all"].sum() < whole["all"].sum() for table in by_paper)

@@ -160,6 +160,20 @@ def affine_fit(results: pd.DataFrame) -> tuple[float, float, float]:
     return float(coefficients[0]), float(coefficients[1]), float(np.sqrt(covariance[1, 1]))
 
 
+def beside_print(results: pd.DataFrame) -> pd.DataFrame:
+    """The printed numbers, also in squared miles per gallon, and ours with standard errors."""
+    found = summary(results)
+    error = found["sd"] / results["partition"].nunique() ** 0.5
+    return pd.DataFrame(
+        {
+            "in print": printed().map("{:,.1f}".format),
+            "in print, mpg²": (printed() / ratio(results)[0]).map("{:.2f}".format),
+            "here, mpg²": found["mean"].map("{:.2f}".format),
+            "± here": error.map("{:.2f}".format),
+        }
+    )
+
+
 def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
     """The ISGP's gain over the GP in per cent, input by input: printed, ours, and its luck."""
     mse = results.groupby(["size", "input", "partition", "method"], sort=False)["mse"].mean()

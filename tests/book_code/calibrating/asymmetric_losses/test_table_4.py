@@ -76,3 +76,21 @@ def test_the_references_error_is_that_of_a_mean_over_chains():
     advantage = 2 * alone[:, 0, 0].numpy() - 1
     ratio = advantage / (advantage + 0.2)
     assert found == pytest.approx(ratio.std(ddof=1) / 4, rel=1e-9)
+
+
+def test_beside_the_print_stand_its_45_numbers_in_ten_thousandths():
+    rows = [
+        {"repetition": k, "test": test, "threshold": threshold}
+        | {method: value + 0.01 * k for method, value in values.items()}
+        | {f"{method}_error": 0.0 for method in values}
+        for k in (0, 1)
+        for test in experiment.TESTS
+        for threshold in experiment.THRESHOLDS.values()
+        for values in [{"laplace": 0.3, "loss_em": 0.2, "ep": 0.1}]
+    ]
+    table = experiment.beside_print(pd.DataFrame(rows))
+    assert table.shape == (15, 9)
+    row = table.loc[("0.05", "U(0, 1)")]
+    assert row["Laplace, in print"] == "1891"
+    assert (row["Laplace, here"], row["EP, here"]) == ("3050.0", "1050.0")
+    assert row["EP, ± here"] == "50.0"  # half of the difference of two repetitions

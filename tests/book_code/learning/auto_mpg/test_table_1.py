@@ -115,3 +115,16 @@ def test_stored_results_are_what_the_code_gives():
             then = stored.loc[tuple(cell[key] for key in keys)]
             assert found["mse"] == pytest.approx(then["mse"], rel=1e-9)
             assert found["nll"] == pytest.approx(then["nll"], rel=1e-9)
+
+
+def test_beside_the_print_stand_its_32_numbers_in_its_unit_and_in_ours():
+    results = load_results(RESULTS, "auto_mpg")
+    table = auto_mpg.beside_print(results)
+    assert len(table) == 32
+    first = table.loc[("large", "accel", "GP")]
+    assert first["in print"] == "2,080.9"
+    assert float(first["in print, mpg²"]) == pytest.approx(2080.9 / 41.8, abs=0.01)
+    rows = results.query("size == 'large' and input == 'accel' and method == 'GP'")
+    by_partition = rows.groupby("partition")["mse"].mean()
+    assert float(first["here, mpg²"]) == pytest.approx(by_partition.mean(), abs=0.005)
+    assert float(first["± here"]) == pytest.approx(by_partition.sem(), abs=0.005)

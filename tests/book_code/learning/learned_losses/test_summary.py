@@ -74,3 +74,13 @@ def test_gaps():
     # The parts move together: nothing is left in the difference.
     assert table["error"].max() < 1e-9
     assert set(table["penalty"]) == {1.0} and set(table["budget"]) == {"default"}
+
+
+def test_beside_the_print_stands_what_was_measured_without_a_penalty():
+    results = made_up(offset=-0.5)
+    results["penalty"] = 0.0
+    table = summary.beside_print(results, READING)
+    assert list(table.index) == list(METHODS)
+    for data in READING:
+        gap = table[f"{data}, here"].astype(float) - table[f"{data}, in print"].astype(float)
+        assert gap.to_numpy() == pytest.approx(-0.5, abs=0.11)  # both are rounded to a tenth
