@@ -55,7 +55,7 @@ def test_slopes_are_those_of_finite_differences(inference):
 @pytest.mark.parametrize("start", [None, "far off"])
 def test_newton_steps_that_go_too_far(start):
     """At the mode K^-1 f is the likelihood's slope. Whole steps do not get there from either."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(19)
     x = torch.from_numpy(rng.uniform(size=(24, 2)))
     K = SquaredExponential(a=0.28**-2, b=360.0**2)(x, x)
     y = torch.from_numpy(np.where(rng.uniform(size=(1, 24)) < 0.5, 1.0, -1.0))
