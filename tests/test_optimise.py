@@ -49,3 +49,15 @@ def test_steps_that_are_too_few_are_told():
     found = minimise(differentiated(bowl), CENTRE + 9, options={"maxiter": 1})
     assert not found.success
     assert "ITERATIONS" in found.message
+
+
+def test_from_the_inverse_hessian_a_bowl_takes_one_step():
+    """Newton's, and one after rounding; more from the identity. Rounding makes it asymmetric."""
+    inverse = torch.linalg.inv(H).numpy()
+    inverse[0, 1] *= 1 + 1e-12
+    start = torch.zeros(2, dtype=torch.float64)
+    found = minimise(differentiated(bowl), start, inverse_hessian=inverse, options={})
+    assert found.success
+    blind = minimise(differentiated(bowl), start, inverse_hessian=np.eye(2), options={})
+    assert found.nfev <= 3 < blind.nfev
+    np.testing.assert_allclose(found.x, CENTRE, rtol=0, atol=1e-9)

@@ -1,4 +1,4 @@
-"""SciPy's L-BFGS-B on tensors; values that are not finite become a flat mountain."""
+"""SciPy's L-BFGS-B and BFGS on tensors; values that are not finite become a flat mountain."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -35,9 +35,10 @@ def minimise(
     start: Float[Tensor, " p"],
     *,
     bounds: Float[Tensor, "p 2"] | None = None,
+    inverse_hessian: Float[Array, "p p"] | None = None,
     options: Mapping[str, Any],
 ) -> OptimizeResult:
-    """SciPy's L-BFGS-B from one start, with its options and its result."""
+    """SciPy's L-BFGS-B from one start, or BFGS from an inverse Hessian, with its options."""
 
     def evaluate_array(point: Array) -> tuple[float, Array]:
         value, gradient = evaluate(torch.from_numpy(point.copy()))
@@ -45,6 +46,15 @@ def minimise(
             return _MOUNTAIN, np.zeros_like(point)
         return value, gradient.numpy()
 
+    if inverse_hessian is not None:
+        symmetric = 0.5 * (inverse_hessian + inverse_hessian.T)  # to the last digit, as SciPy asks
+        return minimize(
+            evaluate_array,
+            start.numpy(),
+            jac=True,
+            method="BFGS",
+            options={**options, "hess_inv0": symmetric},
+        )
     return minimize(
         evaluate_array,
         start.numpy(),

@@ -126,6 +126,19 @@ def test_the_kernel_is_chosen_by_the_evidence():
     assert GPClassifier(length_scale=0.3).fit(X, y).length_scale_ == [0.3]
 
 
+@pytest.mark.parametrize("inference", ["ep", "laplace"])
+def test_the_fit_goes_on_where_the_search_for_the_kernel_ended(inference):
+    """Fewer steps than for the same kernel given, and the same posterior."""
+    X, y = toy(60)
+    model = GPClassifier(inference).fit(X, y)
+    given = GPClassifier(
+        inference, length_scale=model.length_scale_, amplitude=model.amplitude_
+    ).fit(X, y)
+    assert model.n_iter_ < given.n_iter_ - 1
+    # Both stop when nothing changes by more than 1e-9.
+    assert model.predict_proba(X) == pytest.approx(given.predict_proba(X), abs=1e-7)
+
+
 def test_warnings_point_at_the_caller():
     X, y = toy()
     for model, said in (

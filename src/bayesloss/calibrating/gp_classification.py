@@ -2,7 +2,7 @@
 
 import math
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 import torch
@@ -15,10 +15,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesloss.arrays import Array, Numbers, read_labels, untensored
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
-from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.kernel_evidence import Inference, choose_kernel
+from bayesloss.calibrating.probit.expectation_propagation import (
+    combine_sites,
+    expectation_propagation,
+    standard_normal,
+)
+from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
+from bayesloss.calibrating.probit.kernel_matrix import Inference
 from bayesloss.calibrating.probit.laplace import find_mode, laplace_probit
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Natural, WhitenedGP
 from bayesloss.calibrating.utility import check_max_loss
 from bayesloss.kernels import SquaredExponential
 from bayesloss.tensors import as_float64
@@ -29,6 +34,13 @@ LengthScale = Numbers | Literal["shared", "ard"]
 
 # Nats a row: a fit has learned something if labels left out are so much likelier than by a coin.
 _LEAST_GAIN = 1e-3
+
+
+class _Prepared(NamedTuple):
+    """The prior's features, (1 or K, n, r), and the sites that the search for the kernel left."""
+
+    features: torch.Tensor
+    sites: Natural | None
 
 
 @on_one_thread
@@ -71,8 +83,8 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def _read_new(self, X: ArrayLike) -> Array:
         return validate_data(self, untensored(X), reset=False, dtype=np.float64)
 
-    def _make_prior(self, X: Array, signs: torch.Tensor) -> torch.Tensor:
-        """Choose the kernel, set the prior, and return its features, (1 or K, n, r)."""
+    def _make_prior(self, X: Array, signs: torch.Tensor) -> "_Prepared":
+        """Choose the kernel, and set the prior."""
         length_scales = None
         if not isinstance(self.length_scale, str):
             length_scales = _checked_length_scales(self.length_scale, X)
@@ -93,7 +105,8 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
             )
         kernel = SquaredExponential(a=1.0, b=self.amplitude_**2)
         self.prior_ = WhitenedGP.at(kernel, self._scaled(X), batch_dims=1)
-        return self.prior_.features.expand(len(signs), -1, -1)
+        features = self.prior_.features.expand(len(signs), -1, -1)
+        return _Prepared(features=features, sites=chosen.sites)
 
     def _scaled(self, X: Array) -> torch.Tensor:
         with np.errstate(over="ignore", under="ignore"):  # infinitely far is far
@@ -251,11 +264,17 @@ class GPClassifier(ProbitClassifier):
             If a search did not converge; if labels left out are predicted no better than by chance.
         """
         inputs, signs = self._read(X, y)
-        features = self._make_prior(inputs, signs)
-        infer = expectation_propagation if self.inference == "ep" else laplace_probit
+        features, sites = self._make_prior(inputs, signs)
         _, n, rank = features.shape
         with threads_for(rank, n, rank):
-            self.posterior_ = infer(features, signs, max_iter=self.max_iter)
+            if self.inference == "ep":
+                q = expectation_propagation(features, signs, start=sites, max_iter=self.max_iter)
+            else:
+                start = None
+                if sites is not None:
+                    start = combine_sites(features, *sites, standard_normal(features)).mean
+                q = laplace_probit(features, signs, start=start, max_iter=self.max_iter)
+            self.posterior_ = q
             self._say_if_nothing_was_learned(self.posterior_, features, signs)
         self.log_evidence_ = float(self.posterior_.log_evidence.sum())
         self.n_iter_ = self.posterior_.n_iterations
@@ -348,7 +367,7 @@ class LossEMClassifier(ProbitClassifier):
         target = inputs
         if X_target is not None:
             target = self._read_new(X_target)
-        features = self._make_prior(inputs, signs)
+        features = self._make_prior(inputs, signs).features
         _, n, rank = features.shape
         with threads_for(rank, n, rank):
             target_features, target_noise = self.prior_.project(self._scaled(target))

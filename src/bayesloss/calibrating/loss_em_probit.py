@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.kernel_evidence import Inference
+from bayesloss.calibrating.probit.kernel_matrix import Inference
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide

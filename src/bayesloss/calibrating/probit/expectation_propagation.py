@@ -10,8 +10,9 @@ the factor. This fixed point is sought for all sites at once, with Anderson's ex
 cycles; where that does not settle, site by site.
 """
 
-from dataclasses import replace
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import torch
 from jaxtyping import Float
@@ -38,14 +39,14 @@ from bayesloss.threads import one_thread
 _DEPTH = 3
 # The sites have settled when none would change by more, relative to 1 + its size, in units of the
 # latent value's spread and the probit noise.
-_SETTLED = 1e-9
+SETTLED = 1e-9
 
 
 def expectation_propagation(
-    features: Features, y: Labels, *, max_iter: int = 200
+    features: Features, y: Labels, *, start: Pair | None = None, max_iter: int = 200
 ) -> GaussianWeights:
     """Match the moments of all sites until none changes; a ConvergenceWarning if that fails."""
-    q = fit_sites(features, y, max_iter=max_iter)
+    q = fit_sites(features, y, start=start, max_iter=max_iter)
     within = f"did not settle in {q.n_iterations} sweeps"
     warn_if_unsettled(q, "sites", within, "a smaller amplitude")
     return q
@@ -72,22 +73,17 @@ def fit_sites(
         precision = start_precision.clone()
         shift = start_shift.clone()
     sites = Natural(precision, shift)
-    unsettled = torch.arange(len(y), device=y.device)
-    n_sweeps = 0
-    for sweep, last in ((_all_at_once, max(1, max_iter // 2)), (_one_by_one, max_iter)):
-        if len(unsettled) and n_sweeps < last:
-            left = sites.select(unsettled)
-            swept = sweep(
-                features[unsettled],
-                y[unsettled],
-                left,
-                prior.select(unsettled),
-                last - n_sweeps,
-            )
-            precision[unsettled] = left.precision
-            shift[unsettled] = left.shift
-            unsettled = unsettled[swept.unsettled]
-            n_sweeps += swept.n_sweeps
+    weights = _WeightsPosterior(features, prior)
+    unsettled, n_sweeps = update_together(weights, y, sites, max(1, max_iter // 2))
+    if len(unsettled) and n_sweeps < max_iter:
+        left = sites.select(unsettled)
+        swept = _one_by_one(
+            features[unsettled], y[unsettled], left, prior.select(unsettled), max_iter - n_sweeps
+        )
+        precision[unsettled] = left.precision
+        shift[unsettled] = left.shift
+        unsettled = unsettled[swept.unsettled]
+        n_sweeps += swept.n_sweeps
     mean, covariance, log_det = combine_sites(features, precision, shift, prior)
     converged = torch.ones(len(y), dtype=torch.bool, device=y.device)
     converged[unsettled] = False
@@ -100,13 +96,19 @@ def fit_sites(
         sites=sites,
     )
     latent = q.latent(features)
-    cavities = cavity(latent.mean, latent.variance, precision, shift)
-    sound = ((cavities.variance >= 0) & torch.isfinite(cavities.variance)).all(-1)
     normaliser = 0.5 * ((shift * latent.mean).sum(-1) + (prior.shift * mean).sum(-1))
-    # GPML (3.65): of the scaled sites, and of the Gaussian that prior and sites make.
-    log_evidence = _log_scales(y, cavities, sites).sum(-1) - 0.5 * log_det + normaliser
-    log_evidence = torch.where(sound, log_evidence, torch.nan)
-    return replace(q, log_evidence=log_evidence, converged=converged & sound)
+    log_evidence = log_evidence_of_sites(y, sites, latent, normaliser - 0.5 * log_det)
+    return replace(q, log_evidence=log_evidence, converged=converged & log_evidence.isfinite())
+
+
+def log_evidence_of_sites(
+    y: Labels, sites: Natural, latent: Moments, log_mass: Float[Tensor, "*m"]
+) -> Float[Tensor, "*m"]:
+    """GPML (3.65), with the log mass of prior and sites; NaN where a cavity has no variance."""
+    cavities = cavity(latent.mean, latent.variance, sites.precision, sites.shift)
+    sound = ((cavities.variance >= 0) & torch.isfinite(cavities.variance)).all(-1)
+    log_evidence = _log_scales(y, cavities, sites).sum(-1) + log_mass
+    return torch.where(sound, log_evidence, torch.nan)
 
 
 def _log_scales(y: Labels, cavities: Moments, sites: Natural) -> Tensor:
@@ -161,10 +163,44 @@ class _Sweep(NamedTuple):
     step: Tensor
 
 
-def _all_at_once(
-    features: Tensor, y: Tensor, sites: Natural, prior: Natural, max_iter: int
+class LatentPosterior(ABC):
+    """What sites make of the prior of the latent values, for each of some data sets."""
+
+    @abstractmethod
+    def marginals(self, sites: Natural) -> Moments:
+        """Mean and variance of each latent value."""
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> Self:
+        """The same for some of the data sets."""
+
+
+@dataclass(frozen=True)
+class _WeightsPosterior(LatentPosterior):
+    """By the whitened weights."""
+
+    features: Features
+    prior: Natural
+
+    def marginals(self, sites: Natural) -> Moments:
+        factor = _factor(self.features, sites.precision, self.prior.precision)
+        half = torch.linalg.solve_triangular(factor, self.features.mT, upper=False)
+        shifted = torch.linalg.solve_triangular(factor, self.prior.shift[..., None], upper=False)
+        mean = half.mT @ (half @ sites.shift[..., None] + shifted)
+        return Moments(mean=mean.squeeze(-1), variance=(half**2).sum(-2))
+
+    def select(self, rows: Tensor) -> Self:
+        return replace(self, features=self.features[rows], prior=self.prior.select(rows))
+
+
+def update_together(
+    posterior: LatentPosterior,
+    y: Labels,
+    sites: Natural,
+    max_iter: int,
+    settled: float = SETTLED,
 ) -> _Swept:
-    """Update every site, in place, from one posterior."""
+    """Update all sites, in place, from one posterior, until none changes by more than settled."""
     precision, shift = sites
     n = y.shape[-1]
     rows = torch.arange(len(y), device=y.device)  # what has not settled
@@ -173,23 +209,21 @@ def _all_at_once(
     while len(rows) and n_sweeps < max_iter:
         n_sweeps += 1
         old = sites.select(rows)
-        factor = _factor(features, old.precision, prior.precision)
-        half = torch.linalg.solve_triangular(factor, features.mT, upper=False)
-        shifted = torch.linalg.solve_triangular(factor, prior.shift[..., None], upper=False)
-        marginal_mean = (half.mT @ (half @ old.shift[..., None] + shifted)).squeeze(-1)
-        new, changes = match_moments(y, marginal_mean, (half**2).sum(-2), old)
+        mean, variance = posterior.marginals(old)
+        new, changes = match_moments(y, mean, variance, old)
         step = torch.cat([new.precision - old.precision, new.shift - old.shift], -1)
         history = [*history[-_DEPTH:], _Sweep(sites=torch.cat(old, -1), step=step)]
         extrapolated = _extrapolate(history)
-        done = changes.amax(-1) < _SETTLED
+        done = changes.amax(-1) < settled
         # A negative precision comes from the extrapolation alone: the likelihood is log-concave.
         extrapolated_precision = extrapolated[:, :n].clamp(min=0.0)
         precision[rows] = torch.where(done[:, None], new.precision, extrapolated_precision)
         shift[rows] = torch.where(done[:, None], new.shift, extrapolated[:, n:])
+        if not bool(done.any()):
+            continue
         rows = rows[~done]
-        features = features[~done]
         y = y[~done]
-        prior = prior.select(~done)
+        posterior = posterior.select(~done)
         history = [_Sweep(past.sites[~done], past.step[~done]) for past in history]
     return _Swept(unsettled=rows, n_sweeps=n_sweeps)
 
@@ -202,7 +236,7 @@ def _one_by_one(
     mean, covariance, _ = combine_sites(features, precision, shift, prior)
     change = torch.full_like(mean[:, 0], torch.inf)
     n_sweeps = 0
-    while n_sweeps < max_iter and not bool((change < _SETTLED).all()):
+    while n_sweeps < max_iter and not bool((change < SETTLED).all()):
         n_sweeps += 1
         change = torch.zeros_like(change)
         for i in range(y.shape[-1]):
@@ -224,7 +258,7 @@ def _one_by_one(
             covariance = covariance - (d_precision * gain)[:, None, None] * outer
         # Lines 13 to 15: rounding errors of the updates do not pile up over the sweeps.
         mean, covariance, _ = combine_sites(features, precision, shift, prior)
-    unsettled = torch.nonzero(~(change < _SETTLED))[:, 0]
+    unsettled = torch.nonzero(~(change < SETTLED))[:, 0]
     return _Swept(unsettled=unsettled, n_sweeps=n_sweeps)
 
 

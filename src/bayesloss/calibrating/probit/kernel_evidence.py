@@ -16,30 +16,20 @@ of a nat at 8 times a usual value.
 
 import math
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bayesloss.calibrating.probit.expectation_propagation import fit_sites
-from bayesloss.calibrating.probit.laplace import find_mode
-from bayesloss.calibrating.probit.whitened_gp import (
-    Features,
-    GaussianWeights,
-    Labels,
-    Pair,
-    WhitenedGP,
-    skewness,
-)
+from bayesloss.calibrating.probit.expectation_propagation import SETTLED
+from bayesloss.calibrating.probit.kernel_matrix import Inference, evidence_under
+from bayesloss.calibrating.probit.whitened_gp import Labels, Natural
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise
 
-Inference = Literal["ep", "laplace"]
-
-# Rows that the search looks at, as its time grows like their cube: from all starts, and from the
-# best one.
+# Rows that the search looks at, as its time grows like their cube: at first, and later.
 _FIRST_ROWS = 250
 _ROWS = 500
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
@@ -56,6 +46,14 @@ _USUAL_LENGTH = 1.0
 _USUAL_AMPLITUDE = 3.0
 _LOG_SD = 1.5
 _STEPS = 100  # of a search at most, where 5 to 13 are usual
+# Where a search ends: as the prior alone curves by 1 / _LOG_SD^2, less than about a thousandth of a
+# nat is missing then. The other one is for a search from whose end another begins.
+_SLOPE = 0.03
+_ROUGH_SLOPE = 0.3
+_SETTLED = 1e-4  # of EP's sites: gives slopes to some 1e-3
+# Minus the second derivative of a row's log evidence by a logarithm, as a rule: sets the length of
+# the first step.
+_USUAL_CURVATURE = 0.25
 
 
 class KernelEvidence(NamedTuple):
@@ -64,41 +62,31 @@ class KernelEvidence(NamedTuple):
     value: float
     by_log_length: Float[Tensor, " D"]
     by_log_amplitude: float
-    q: GaussianWeights
+    sites: Natural
 
 
 def kernel_evidence(
-    inputs: Tensor, y: Labels, amplitude: float, *, inference: Inference, start: Pair | None = None
+    inputs: Tensor,
+    y: Labels,
+    amplitude: float,
+    *,
+    inference: Inference,
+    start: Natural | None = None,
+    settled: float = SETTLED,
 ) -> KernelEvidence:
     """Log evidence of EP or Laplace at (n, D) inputs in units of length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
-    prior = WhitenedGP.at(SquaredExponential(a=1.0, b=amplitude**2), inputs)
-    features = prior.features.expand(len(y), -1, -1)
-    q = fit_sites(features, y, start=start) if inference == "ep" else find_mode(features, y)
+    K = SquaredExponential(a=1.0, b=amplitude**2)(inputs, inputs)
+    evidence = evidence_under(K, y, inference, start, settled)
     # dK / d log amplitude = 2 K, and dK_ij / d log length_d = K_ij (x_id - x_jd)^2.
-    weighted = _pull(features, y, q, inference) * (prior.features @ prior.features.mT)
+    weighted = evidence.by_kernel * K
     by_log_length = (weighted.sum(0)[:, None] * inputs**2 - inputs * (weighted @ inputs)).sum(0)
     return KernelEvidence(
-        value=float(q.log_evidence.sum()),
+        value=evidence.value,
         by_log_length=by_log_length,
         by_log_amplitude=float(weighted.sum()),
-        q=q,
+        sites=evidence.sites,
     )
-
-
-def _pull(features: Features, y: Labels, q: GaussianWeights, inference: Inference) -> Tensor:
-    """G of the module's docstring, summed over the data sets."""
-    precision, shift = q.label_sites()
-    mean, variance = q.latent(features)
-    b = shift - precision * mean  # of Laplace: the slope of the log likelihood at the mode
-    TA = features * precision[..., None]
-    G = (TA @ q.covariance @ TA.mT).sum(0) - torch.diag(precision.sum(0)) + b.mT @ b
-    if inference == "laplace":
-        s = 0.5 * variance * y * skewness(y * mean)  # GPML (5.23)
-        Ks = features @ (features.mT @ s[..., None])
-        u = s - precision * Ks.squeeze(-1) + (TA @ (q.covariance @ (TA.mT @ Ks))).squeeze(-1)
-        G = G + u.mT @ b + b.mT @ u  # GPML (5.24)
-    return G
 
 
 class ChosenKernel(NamedTuple):
@@ -107,6 +95,8 @@ class ChosenKernel(NamedTuple):
     length_scales: Float[np.ndarray, " D"]
     amplitude: float
     converged: bool
+    sites: Natural | None
+    """Of all rows' likelihood there, if the search saw all of them."""
 
 
 def choose_kernel(
@@ -118,32 +108,55 @@ def choose_kernel(
     amplitude: float | None = None,
     ard: bool = False,
 ) -> ChosenKernel:
-    """Maximise evidence times prior by L-BFGS from several starts, on at most 500 of the rows."""
+    """Maximise evidence times prior from the best of several starts, on at most 500 of the rows.
+
+    A search by Laplace's method on fewer rows says where that on all rows begins and how the
+    evidence curves there, and this one the same of EP's.
+    """
     given = length_scales is not None
     unit = column_scales(X) if length_scales is None else length_scales
     if given and amplitude is not None:
-        return ChosenKernel(unit, amplitude, True)
-    first_rows = stratified_rows(y, _FIRST_ROWS)
-    rows = stratified_rows(y, _ROWS)
-    first_search = _Search(X[first_rows] / unit, y[:, first_rows], inference, amplitude)
-    search = _Search(X[rows] / unit, y[:, rows], inference, amplitude)
+        return ChosenKernel(unit, amplitude, converged=True, sites=None)
     starts: list[tuple[float, ...]] = []
     if not given:
         starts.append(_LENGTHS)
     if amplitude is None:
-        # One is enough beside three length scales.
-        starts.append(_AMPLITUDES if given else _AMPLITUDES[:1])
+        starts.append(_AMPLITUDES)
     log_starts = torch.tensor(list(product(*starts)), dtype=torch.float64).log()
-    best, converged = first_search.climb(log_starts)
+    first_rows = stratified_rows(y, _FIRST_ROWS)
+    rows = stratified_rows(y, _ROWS)
+    search = _Search(X[first_rows] / unit, y[:, first_rows], "laplace", amplitude)
+    ends = [search.climb(start, _ROUGH_SLOPE) for start in search.best_of(log_starts)]
+    end = min(ends, key=lambda end: end.value)
     if len(first_rows) < len(rows):
-        best, converged = search.climb(best[None])
+        search = _Search(X[rows] / unit, y[:, rows], "laplace", amplitude)
+        end = search.climb(end, _ROUGH_SLOPE)
+    search.inference = inference
+    end = search.climb(end, _SLOPE)
     if ard and not given and X.shape[1] > 1:
-        by_column = torch.cat([best[:1].expand(X.shape[1]), best[1:]])
-        best, converged = search.climb(by_column[None])
-    multiples, chosen_amplitude = search.read(best)
+        by_column = torch.cat([end.at[:1].expand(X.shape[1]), end.at[1:]])
+        end = search.climb(_Found.at_start(by_column), _SLOPE)
+    multiples, chosen_amplitude = search.read(end.at)
     return ChosenKernel(
-        length_scales=unit * multiples.numpy(), amplitude=chosen_amplitude, converged=converged
+        length_scales=unit * multiples.numpy(),
+        amplitude=chosen_amplitude,
+        converged=end.converged,
+        sites=search.sites if len(rows) == len(X) else None,
     )
+
+
+class _Found(NamedTuple):
+    """Where a search begins or has ended, by the logarithms of what it seeks."""
+
+    at: Float[Tensor, " p"]
+    inverse_hessian: Float[np.ndarray, "p p"]  # of each row's share
+    value: float
+    converged: bool
+
+    @classmethod
+    def at_start(cls, at: Float[Tensor, " p"], value: float = math.inf) -> "_Found":
+        """Before a search; a usual curvature stands for one that is not known."""
+        return cls(at, np.eye(len(at)) / _USUAL_CURVATURE, value, converged=False)
 
 
 class _Search:
@@ -156,7 +169,7 @@ class _Search:
         self.y = torch.from_numpy(y)
         self.inference = inference
         self.amplitude = amplitude
-        self.sites: Pair | None = None  # of the last point, from where EP begins at the next
+        self.sites: Natural | None = None  # of the last point, from where the next one's begin
 
     def read(self, free: Tensor) -> tuple[Tensor, float]:
         """Length scales, of all columns or one for all, and the amplitude."""
@@ -172,12 +185,20 @@ class _Search:
         return self.inputs.shape[1] ** 0.5 * multiples, amplitude
 
     def __call__(self, free: Tensor) -> tuple[float, Tensor]:
+        bounds = self.bounds(len(free))
+        if bool(((free < bounds[:, 0]) | (free > bounds[:, 1])).any()):
+            return math.inf, torch.zeros_like(free)
         lengths, amplitude = self.read(free)
         evidence = kernel_evidence(
-            self.inputs / lengths, self.y, amplitude, inference=self.inference, start=self.sites
+            self.inputs / lengths,
+            self.y,
+            amplitude,
+            inference=self.inference,
+            start=self.sites,
+            settled=_SETTLED,
         )
         if math.isfinite(evidence.value):
-            self.sites = evidence.q.sites
+            self.sites = evidence.sites
         slopes = evidence.by_log_length
         if len(lengths) == 1:
             slopes = slopes.sum(0, keepdim=True)
@@ -189,16 +210,40 @@ class _Search:
         off = (free - usual) / _LOG_SD
         return float(0.5 * off @ off) - evidence.value, off / _LOG_SD - slopes
 
-    def climb(self, starts: Float[Tensor, "k p"]) -> tuple[Tensor, bool]:
-        """The best end of searches from some starts, and whether its slope vanishes."""
-        ranges = [_LENGTH_RANGE] * starts.shape[1]
+    def bounds(self, n_free: int) -> Float[Tensor, "p 2"]:
+        """Of the logarithms."""
+        ranges = [_LENGTH_RANGE] * n_free
         if self.amplitude is None:
             ranges[-1] = _AMPLITUDE_RANGE
-        bounds = torch.tensor(ranges).double().log()
-        options = {"maxiter": _STEPS}
-        ends = [minimise(self, start, bounds=bounds, options=options) for start in starts]
-        best = min(ends, key=lambda end: float(end.fun))
-        return torch.from_numpy(best.x), bool(best.success)
+        return torch.tensor(ranges, dtype=torch.float64).log()
+
+    def best_of(self, starts: Float[Tensor, "k p"]) -> list[_Found]:
+        """The best start of those that share the first coordinate, for each value of that."""
+        best: dict[float, _Found] = {}
+        for start in starts:
+            value, _ = self(start)
+            first = float(start[0])
+            if first not in best or value < best[first].value:
+                best[first] = _Found.at_start(start, value)
+        return list(best.values())
+
+    def climb(self, start: _Found, slope: float) -> _Found:
+        """Search until no slope is larger; by L-BFGS-B where BFGS meets a bound."""
+        n = len(self.inputs)
+        options = {"maxiter": _STEPS, "gtol": slope}
+        curved = start.inverse_hessian / n
+        end = minimise(self, start.at, inverse_hessian=curved, options=options)
+        inverse_hessian = end.hess_inv
+        if not end.success:
+            near = torch.from_numpy(end.x)
+            end = minimise(self, near, bounds=self.bounds(len(near)), options=options)
+            inverse_hessian = end.hess_inv.todense()
+        return _Found(
+            at=torch.from_numpy(end.x),
+            inverse_hessian=inverse_hessian * n,
+            value=float(end.fun),
+            converged=bool(end.success),
+        )
 
 
 def column_scales(X: Float[np.ndarray, "n D"]) -> Float[np.ndarray, " D"]:

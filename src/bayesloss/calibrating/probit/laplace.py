@@ -89,8 +89,9 @@ def find_mode(
             break
         factor, failed = torch.linalg.cholesky_ex(at.minus_hessian[unfinished])
         # GPML (3.18). Near a saddle Newton's own step may lead downhill; the stand-in's never does.
-        stand_in = torch.linalg.cholesky(at.positive_definite[unfinished])
-        factor = torch.where((failed > 0)[:, None, None], stand_in, factor)
+        saddle = failed > 0
+        if bool(saddle.any()):
+            factor[saddle] = torch.linalg.cholesky(at.positive_definite[unfinished][saddle])
         step = torch.cholesky_solve(gradient[..., None], factor).squeeze(-1)
         z[active] = _line_search(posterior.select(active), z[active], step, gradient)
     factor, failed = torch.linalg.cholesky_ex(posterior.derivatives(z).minus_hessian)
@@ -107,13 +108,12 @@ def find_mode(
         log_evidence=posterior.log_density(z) - 0.5 * log_det,  # GPML (3.32)
         converged=converged,
         n_iterations=iteration,
-        sites=_touching_sites(z, features, y) if term is None else None,
+        sites=touching_sites((features @ z[..., None]).squeeze(-1), y) if term is None else None,
     )
 
 
-def _touching_sites(z: Weights, features: Features, y: Labels) -> Natural:
-    """The quadratics that touch log Phi at the mode: W, and W f + slope as in GPML (3.18)."""
-    latent = (features @ z[..., None]).squeeze(-1)
+def touching_sites(latent: Labels, y: Labels) -> Natural:
+    """The quadratics that touch log Phi at latent values f: W, and W f + slope (GPML (3.18))."""
     weight = curvature(y * latent)
     return Natural(precision=weight, shift=weight * latent + y * hazard(y * latent))
 

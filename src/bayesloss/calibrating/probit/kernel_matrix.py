@@ -1,0 +1,196 @@
+r"""Laplace's method and EP under a kernel matrix: what a search of the kernel needs of them.
+
+A search meets another matrix K at each step. Whitening it, as :mod:`whitened_gp` does, takes its
+eigenvectors, and these ten times as long as a Cholesky factor. Here only
+
+.. math:: B = I + T^{1/2} K T^{1/2}
+
+is factorised, T the precisions of the sites, whose eigenvalues are at least one however singular K
+is (GPML (3.26)).
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from bayesloss.calibrating.probit.expectation_propagation import (
+    SETTLED,
+    LatentPosterior,
+    fit_sites,
+    log_evidence_of_sites,
+    update_together,
+)
+from bayesloss.calibrating.probit.laplace import touching_sites
+from bayesloss.calibrating.probit.whitened_gp import (
+    Labels,
+    Moments,
+    Natural,
+    log_likelihood,
+    skewness,
+)
+
+Inference = Literal["ep", "laplace"]
+
+_NEWTON_STEPS = 100  # at most, where 4 to 15 are usual
+_HALVINGS = 40  # of a step: it is then 1e-12 of Newton's, and changes nothing any more
+# Newton's method converges quadratically: after a step that gains so little no other one is needed.
+_LEAST_RISE = 1e-10
+_SWEEPS = 100  # of EP, before its sites are updated one by one
+
+
+class Evidence(NamedTuple):
+    """The log evidence of a kernel matrix, summed over data sets, and its slopes."""
+
+    value: float
+    by_kernel: Float[Tensor, "n n"]
+    """G: the log evidence changes by half the sum of G dK."""
+
+    sites: Natural
+
+
+def evidence_under(
+    K: Float[Tensor, "n n"],
+    y: Labels,
+    inference: Inference,
+    start: Natural | None = None,
+    settled: float = SETTLED,
+) -> Evidence:
+    """Log evidence by Laplace's method or EP, from the sites of start.
+
+    EP ends when no site changes by more than ``settled``. Its evidence is stationary in the sites,
+    so that the error is the square of that; the slopes' is of the same size.
+    """
+    if inference == "laplace":
+        return _laplace_evidence(K, y, start)
+    return _ep_evidence(K, y, start, settled)
+
+
+def laplace_sites(K: Float[Tensor, "n n"], y: Labels, start: Natural | None = None) -> Natural:
+    """GPML Algorithm 3.1, with halved steps: the sites that touch the likelihood at the mode."""
+    weights = torch.zeros_like(y)  # K^-1 f
+    if start is not None:
+        weights = _condition(K, start).weights
+    latent = weights @ K
+    value = log_likelihood(y * latent).sum(-1) - 0.5 * (weights * latent).sum(-1)
+    for _ in range(_NEWTON_STEPS):
+        step = _condition(K, touching_sites(latent, y)).weights - weights
+        latent_step = step @ K
+        length = torch.ones_like(value)[:, None]
+        for _ in range(_HALVINGS):
+            new_weights = weights + length * step
+            new_latent = latent + length * latent_step
+            prior = -0.5 * (new_weights * new_latent).sum(-1)
+            new_value = log_likelihood(y * new_latent).sum(-1) + prior
+            # Near the mode the rise drowns in rounding errors of the value itself.
+            too_long = ~(new_value >= value - 1e-14 * (1 + value.abs()))
+            if not bool(too_long.any()):
+                break
+            length = torch.where(too_long[:, None], length / 2, length)
+        rise = new_value - value
+        weights = new_weights
+        latent = new_latent
+        value = new_value
+        if bool((rise < _LEAST_RISE).all()):
+            break
+    return touching_sites(latent, y)
+
+
+def ep_sites(
+    K: Float[Tensor, "n n"], y: Labels, start: Natural, settled: float = SETTLED
+) -> Natural:
+    """The sites of EP, from those of start."""
+    sites = Natural(precision=start.precision.clone(), shift=start.shift.clone())
+    swept = update_together(_KernelPosterior(K), y, sites, _SWEEPS, settled)
+    if not len(swept.unsettled):
+        return sites
+    values, vectors = torch.linalg.eigh(K)
+    features = (vectors * values.clamp(min=0.0).sqrt()).expand(len(y), -1, -1)
+    return fit_sites(features, y, start=sites).label_sites()
+
+
+class _Conditioned(NamedTuple):
+    """Latent values f given sites: the factor of B, and K^-1 times the mean of f."""
+
+    root: Labels
+    factor: Float[Tensor, "m n n"]
+    weights: Labels
+
+
+def _condition(K: Tensor, sites: Natural) -> _Conditioned:
+    root = sites.precision.sqrt()
+    B = root[:, :, None] * K
+    B *= root[:, None, :]
+    B.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    factor, failed = torch.linalg.cholesky_ex(B)
+    factor[failed > 0] = torch.nan
+    inner = torch.cholesky_solve((root * (sites.shift @ K))[..., None], factor).squeeze(-1)
+    return _Conditioned(root=root, factor=factor, weights=sites.shift - root * inner)
+
+
+@dataclass(frozen=True)
+class _KernelPosterior(LatentPosterior):
+    K: Float[Tensor, "n n"]
+
+    def marginals(self, sites: Natural) -> Moments:
+        return _marginals(self.K, _condition(self.K, sites))
+
+    def select(self, rows: Tensor) -> Self:
+        return self
+
+
+def _marginals(K: Tensor, given: _Conditioned) -> Moments:
+    # GPML (3.68): K - K T^(1/2) B^-1 T^(1/2) K, whose diagonal needs half of that product alone.
+    half = torch.linalg.solve_triangular(
+        given.factor.mT, K * given.root[:, None, :], upper=True, left=False
+    )
+    return Moments(
+        mean=given.weights @ K,
+        variance=K.diagonal() - torch.linalg.vector_norm(half, dim=-1) ** 2,
+    )
+
+
+def _laplace_evidence(K: Tensor, y: Labels, start: Natural | None) -> Evidence:
+    sites = laplace_sites(K, y, start)
+    given = _condition(K, sites)
+    mean = given.weights @ K
+    value = log_likelihood(y * mean) - 0.5 * given.weights * mean
+    inverse, R = _inverses(given)
+    # The variance of f. Where the precision vanishes, so does what it is multiplied with.
+    lost = 1 - inverse.diagonal(dim1=-2, dim2=-1)
+    variance = lost / sites.precision.clamp(min=1e-300)
+    s = 0.5 * variance * y * skewness(y * mean)  # GPML (5.23)
+    u = s - (R @ (s @ K)[..., None]).squeeze(-1)  # GPML (5.24)
+    b = given.weights
+    G = b.mT @ b - R.sum(0) + u.mT @ b + b.mT @ u
+    return Evidence(value=float(value.sum()) - 0.5 * _log_det(given), by_kernel=G, sites=sites)
+
+
+def _ep_evidence(K: Tensor, y: Labels, start: Natural | None, settled: float) -> Evidence:
+    if start is None:
+        start = laplace_sites(K, y)
+    sites = ep_sites(K, y, start, settled)
+    given = _condition(K, sites)
+    latent = _marginals(K, given)
+    log_mass = 0.5 * (sites.shift * latent.mean).sum(-1)
+    value = log_evidence_of_sites(y, sites, latent, log_mass)
+    _, R = _inverses(given)
+    b = given.weights
+    return Evidence(
+        value=float(value.sum()) - 0.5 * _log_det(given),
+        by_kernel=b.mT @ b - R.sum(0),
+        sites=sites,
+    )
+
+
+def _inverses(given: _Conditioned) -> tuple[Tensor, Tensor]:
+    """B^-1, and R = T^(1/2) B^-1 T^(1/2)."""
+    inverse = torch.cholesky_inverse(given.factor)
+    return inverse, given.root[:, :, None] * inverse * given.root[:, None, :]
+
+
+def _log_det(given: _Conditioned) -> float:
+    """The log determinants of B, summed over the data sets."""
+    return 2 * float(given.factor.diagonal(dim1=-2, dim2=-1).log().sum())
