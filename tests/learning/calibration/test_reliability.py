@@ -226,3 +226,13 @@ def test_a_class_without_cases_says_so():
 def test_of_two_columns_the_second_is_asked_for():
     with pytest.raises(ValueError, match="give the second column"):
         reliability([0, 1, 0, 1], np.full((4, 2), 0.5))
+
+
+def test_the_divergence_from_a_tiny_probability_is_finite():
+    """A ratio of probabilities would overflow."""
+    rng = np.random.default_rng(0)
+    p = rng.random(400)
+    y = rng.random(400) < p
+    p[:2] = 1e-320
+    found = reliability(np.r_[y], p).calibration_log_loss
+    assert 0 < found.mean < 10

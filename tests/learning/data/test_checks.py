@@ -15,6 +15,7 @@ from bayesloss import (
     ISGPRegressor,
     LinkCalibrator,
     LinkgisticClassifier,
+    PaperLink,
     ReliabilityDisplay,
     SoftmaxCalibrator,
     reliability,
@@ -154,3 +155,24 @@ def test_groups_are_numbered_among_the_rows_that_count():
     found = group_numbers(["c", "a", "b", "a"], np.array([True, True, False, True]))
     assert found.tolist() == [1, 0, 0]
     assert group_numbers(None, np.ones(3, dtype=bool)) is None
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_of_one_case_each_warn(n_classes):
+    kinds = np.array(["a", "b", "c"])[:n_classes]
+    fits = [
+        lambda y: LinkgisticClassifier().fit(np.eye(n_classes), y),
+        lambda y: LinkgisticClassifier(link=PaperLink(n_basis=4)).fit(np.eye(n_classes), y),
+        lambda y: SoftmaxCalibrator(scale="real").fit(np.eye(n_classes), y),
+    ]
+    if n_classes == 2:
+        fits.append(lambda y: LinkCalibrator().fit([0.0, 1.0], y))
+    for fit in fits:
+        with pytest.warns(UserWarning, match=f"each of {n_classes} classes has one case"):
+            fit(kinds)
+
+
+def test_a_second_case_of_one_class_silences_the_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        SoftmaxCalibrator(scale="real").fit(np.eye(4, 3), ["a", "b", "c", "a"])

@@ -3,6 +3,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from matplotlib import pyplot as plt
 from sklearn.datasets import load_iris
 
@@ -110,3 +111,11 @@ class TestMonotone:
             ValueError, match=r"expected X of shape \(n, 1\) and y .*, got .* and \(30,\)"
         ):
             MonotoneDisplay.from_estimator(model, self.X, self.y[:30])
+
+
+def test_tensors_with_gradients_are_drawn():
+    x = torch.linspace(0, 1, 50, dtype=torch.float64)
+    y = x.sqrt().requires_grad_()
+    model = ISGPRegressor(n_basis=8).fit(x, y)
+    display = MonotoneDisplay.from_estimator(model, x.clone().requires_grad_(), y)
+    np.testing.assert_array_equal(display.y, y.detach().numpy())

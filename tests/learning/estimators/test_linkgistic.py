@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tolerances import of_a_maximum
 
-from bayesloss import CalibratedClassifier, LinkgisticClassifier
+from bayesloss import CalibratedClassifier, LinkgisticClassifier, PaperLink
 
 
 @parametrize_with_checks([LinkgisticClassifier(max_iter=1)])
@@ -505,3 +505,18 @@ class TestJoint:
         weighted = LinkgisticClassifier(**how).fit(X, y, sample_weight=np.full(200, 3.0))
         thrice = LinkgisticClassifier(**how).fit(np.repeat(X, 3, axis=0), np.repeat(y, 3))
         np.testing.assert_array_equal(weighted.predict_proba(self.X), thrice.predict_proba(self.X))
+
+
+@pytest.mark.parametrize("options", [{}, {"link": PaperLink(n_basis=8), "C": 1.0}])
+def test_what_is_written_to_weights_has_an_effect_and_to_the_intercept_is_refused(options):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    model = LinkgisticClassifier(**options).fit(X, X[:, 0] + rng.logistic(size=80) > 0)
+    np.testing.assert_allclose(model.scores(X), X @ model.coef_[0] + model.intercept_, atol=1e-12)
+    model.coef_ *= 2
+    model.centre_ = model.centre_ + 1
+    np.testing.assert_allclose(model.scores(X), X @ model.coef_[0] + model.intercept_, atol=1e-12)
+    with pytest.raises(AttributeError, match="intercept_"):
+        model.intercept_ = np.zeros(1)
+    with pytest.raises(ValueError, match="read-only"):
+        model.intercept_[0] = 0.0

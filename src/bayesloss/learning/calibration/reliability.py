@@ -151,9 +151,8 @@ def reliability(
         return Credible(float(means.mean()), float(low), float(high))
 
     square = (r - p) ** 2
-    with np.errstate(divide="ignore"):
-        kullback = xlogy(r, r / p) + xlogy(1 - r, (1 - r) / (1 - p))
     entropy = -xlogy(r, r) - xlogy(1 - r, 1 - r)
+    kullback = -xlogy(r, p) - xlogy(1 - r, 1 - p) - entropy
     return Reliability(
         calibrator=calibrator,
         level=level,

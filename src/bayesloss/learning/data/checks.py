@@ -74,6 +74,16 @@ def times_class_weights(weight: Array, class_weight: Any, y: NDArray) -> Array:
     return product
 
 
+def warn_of_single_cases(labels: NDArray) -> None:
+    """Warn if no class has a second case."""
+    n_classes = len(np.unique(labels))
+    if n_classes == len(labels) > 1:
+        warn_caller(
+            f"each of {n_classes} classes has one case: what a class has in common cannot be told "
+            "from what a case has, and probabilities are mostly the prior's"
+        )
+
+
 def group_numbers(
     groups: ArrayLike | None, counted: Bool[ndarray, " n"]
 ) -> Int[ndarray, " m"] | None:

@@ -21,7 +21,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bayesloss.arrays import Array, as_scores, read_labels, refuse_missing
-from bayesloss.learning.data.checks import check_weights, group_numbers
+from bayesloss.learning.data.checks import check_weights, group_numbers, warn_of_single_cases
 
 _PART = 2**20  # rows that a function is asked of together: what it makes of them takes memory
 _LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
@@ -49,6 +49,7 @@ class Rows:
         check_consistent_length(x, labels)
         weight = check_weights(sample_weight, x)
         rows = cls(x, labels, weight).some(weight > 0)
+        warn_of_single_cases(rows.y)
         rows.groups = group_numbers(groups, weight > 0)
         return rows
 

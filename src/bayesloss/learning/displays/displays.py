@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, as_array
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor, as_column
 from bayesloss.learning.links.fitted_link import FittedLink
@@ -156,8 +156,8 @@ class MonotoneDisplay:
             If X or y has another shape; if Matplotlib is not installed.
         """
         check_is_fitted(estimator)
-        inputs = np.asarray(as_column(X), dtype=np.float64)
-        targets = np.asarray(y, dtype=np.float64)
+        inputs = as_array(as_column(X)).astype(np.float64)
+        targets = as_array(y).astype(np.float64)
         if inputs.ndim != 2 or inputs.shape[1] != 1 or targets.shape != (len(inputs),):
             shapes = f"{inputs.shape} and {targets.shape}"
             raise ValueError(f"expected X of shape (n, 1) and y of shape (n,), got {shapes}")

@@ -244,7 +244,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         slopes = np.array([link.slope for link in self.links_])
         self.coef_ = slopes[:, None] * fit.beta.cpu().numpy()
         self.centre_ = fit.centre.cpu().numpy()
-        self.intercept_ = -self.coef_ @ self.centre_
+
+    @property
+    def intercept_(self) -> Array:
+        """What follows from weights and centre; it cannot be written to."""
+        intercept: Array = -self.coef_ @ self.centre_
+        intercept.flags.writeable = False
+        return intercept
 
     @by_blocks
     def decision_function(self, X: ArrayLike) -> Array:

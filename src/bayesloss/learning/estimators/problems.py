@@ -17,7 +17,12 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from bayesloss.arrays import read_labels, untensored
-from bayesloss.learning.data.checks import check_weights, group_numbers, times_class_weights
+from bayesloss.learning.data.checks import (
+    check_weights,
+    group_numbers,
+    times_class_weights,
+    warn_of_single_cases,
+)
 from bayesloss.learning.data.dask_inputs import DaskInputs, on_client
 from bayesloss.learning.data.estimator_base import remember_columns
 from bayesloss.learning.data.inputs import (
@@ -86,6 +91,7 @@ def read_problems(
     if len(classes) < 2:
         who = type(model).__name__
         raise ValueError(f"{who} needs at least two classes, got one class only: {classes[0]}")
+    warn_of_single_cases(codes)
     if model.class_weight is not None:
         rows.weight = times_class_weights(rows.weight, model.class_weight, rows.y)
     rows.y = codes
