@@ -16,11 +16,10 @@ from bayesloss.arrays import Array, Numbers, read_labels, untensored
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import (
-    combine_sites,
     expectation_propagation,
-    standard_normal,
+    mean_by_sites,
 )
-from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
+from bayesloss.calibrating.probit.kernel_evidence import checked_length_scales, choose_kernel
 from bayesloss.calibrating.probit.kernel_matrix import Inference
 from bayesloss.calibrating.probit.laplace import find_mode, laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Natural, WhitenedGP
@@ -87,7 +86,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         """Choose the kernel, and set the prior."""
         length_scales = None
         if not isinstance(self.length_scale, str):
-            length_scales = _checked_length_scales(self.length_scale, X)
+            length_scales = checked_length_scales(self.length_scale, X)
         chosen = choose_kernel(
             X,
             signs.numpy(),
@@ -220,6 +219,7 @@ class GPClassifier(ProbitClassifier):
     prior_, posterior_ : WhitenedGP, GaussianWeights
         In units of the length scales, of leading dimension 1, or n_classes if more than two.
     n_iter_, converged_, n_features_in_, feature_names_in_ : int, bool, int, ndarray of str
+        Steps are those after the search for the kernel, from where that ended.
 
     Examples
     --------
@@ -270,9 +270,7 @@ class GPClassifier(ProbitClassifier):
             if self.inference == "ep":
                 q = expectation_propagation(features, signs, start=sites, max_iter=self.max_iter)
             else:
-                start = None
-                if sites is not None:
-                    start = combine_sites(features, *sites, standard_normal(features)).mean
+                start = None if sites is None else mean_by_sites(features, sites)
                 q = laplace_probit(features, signs, start=start, max_iter=self.max_iter)
             self.posterior_ = q
             self._say_if_nothing_was_learned(self.posterior_, features, signs)
@@ -397,20 +395,3 @@ class LossEMClassifier(ProbitClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _checked_length_scales(given: ArrayLike, X: Array) -> Array:
-    scales = np.asarray(given, dtype=float)
-    n_features = X.shape[1]
-    if scales.ndim and scales.shape != (n_features,):
-        raise ValueError(f"expected one length_scale or {n_features}, got shape {scales.shape}")
-    if not ((scales > 0) & np.isfinite(scales)).all():
-        raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
-    with np.errstate(over="ignore"):
-        in_units = np.abs(X).max(axis=0) / scales
-    if not np.isfinite(in_units).all():
-        raise ValueError(
-            f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
-            f"units of {scales.min():g}"
-        )
-    return np.broadcast_to(scales, n_features).copy()

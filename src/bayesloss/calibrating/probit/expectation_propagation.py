@@ -149,6 +149,11 @@ def combine_sites(features: Features, precision: Labels, shift: Labels, prior: P
     return Combined(mean=mean, covariance=covariance, log_det=log_det)
 
 
+def mean_by_sites(features: Features, sites: Natural) -> Weights:
+    """The weights' mean by a standard normal prior and the sites."""
+    return combine_sites(features, *sites, standard_normal(features)).mean
+
+
 class _Swept(NamedTuple):
     """The positions of data sets that have not settled, and how many sweeps there were."""
 

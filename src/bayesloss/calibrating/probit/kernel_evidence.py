@@ -3,9 +3,9 @@ r"""The kernel under which the labels are most probable.
 The evidence of EP or of Laplace's approximation depends on the hyper-parameters through the kernel
 matrix alone, :math:`\partial \log Z = \tfrac12 \sum_{ij} G_{ij} \, \partial K_{ij}`. With the
 sites' precisions T and shifts :math:`\tilde\nu`, the posterior mean f of the latent values, and
-:math:`R = (K + T^{-1})^{-1} = T - T A S A^\top T` for a covariance S of the weights,
+:math:`R = (K + T^{-1})^{-1}`,
 
-.. math:: G = b b^\top - R, \qquad b = \tilde\nu - T f
+.. math:: G = b b^\top - R, \qquad b = \tilde\nu - T f = K^{-1} f
 
 for EP, whose sites are stationary (GPML (5.27)), and :math:`G = b b^\top - R + u b^\top + b u^\top`
 for Laplace's, whose mode moves: :math:`u = (I - R K) s`, where s holds the derivatives of
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bayesloss.calibrating.probit.expectation_propagation import SETTLED
@@ -244,6 +245,24 @@ class _Search:
             value=float(end.fun),
             converged=bool(end.success),
         )
+
+
+def checked_length_scales(given: ArrayLike, X: Float[np.ndarray, "n D"]) -> Float[np.ndarray, " D"]:
+    """One for each column; a ValueError unless positive and, in their units, inputs are finite."""
+    scales = np.asarray(given, dtype=float)
+    n_features = X.shape[1]
+    if scales.ndim and scales.shape != (n_features,):
+        raise ValueError(f"expected one length_scale or {n_features}, got shape {scales.shape}")
+    if not ((scales > 0) & np.isfinite(scales)).all():
+        raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
+    with np.errstate(over="ignore"):
+        in_units = np.abs(X).max(axis=0) / scales
+    if not np.isfinite(in_units).all():
+        raise ValueError(
+            f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
+            f"units of {scales.min():g}"
+        )
+    return np.broadcast_to(scales, n_features).copy()
 
 
 def column_scales(X: Float[np.ndarray, "n D"]) -> Float[np.ndarray, " D"]:
