@@ -47,6 +47,12 @@ def assertions(code):
     return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assert)]
 
 
+def untold(code):
+    """The assertions that say nothing when they fail."""
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assert)]
+    return [ast.unparse(node) for node in nodes if node.msg is None]
+
+
 def is_filled(code):
     nodes = ast.walk(ast.parse(code))
     return not any(isinstance(node, ast.Constant) and node.value is ... for node in nodes)
@@ -62,6 +68,7 @@ def test_a_problem_set_is_whole(page):
         assert not private(first) + private(starter) + private(solution)
         assert not is_filled(starter) and is_filled(solution), text
         assert assertions(starter) and assertions(starter) == assertions(solution), text
+        assert not untold(starter)
 
 
 def test_the_table_has_every_set_and_its_marks():
@@ -92,4 +99,5 @@ def test_guards_see_what_they_should():
     ]
     assert not private("import numpy as np\nfrom bayesloss import CostMatrix")
     assert assertions("assert 1 < x\nassert y") != assertions("assert 1 < x\nassert z")
+    assert untold("assert x\nassert y, 'y is true'") == ["assert x"]
     assert not is_filled("def f():\n    return ...") and is_filled("a[..., 0] = 1") is False
