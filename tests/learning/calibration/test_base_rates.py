@@ -51,6 +51,7 @@ def test_for_two_classes_no_point_of_a_grid_is_likelier(true):
     np.testing.assert_allclose(estimate_prior(p, [0.5, 0.5]).prior, found, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:the estimate rules class 1 out")
 @pytest.mark.parametrize("true", [[0.2, 0.3, 0.5], [0.05, 0.0, 0.95]])
 def test_for_many_classes_an_optimiser_finds_the_same_maximum(true):
     x, _ = draw(2000, true, 2)
@@ -143,6 +144,13 @@ def test_what_tells_nothing_of_the_prior_warns():
     twice = posterior(draw(2000, TRAINING, 6)[0], TRAINING)[:, [0, 1, 2, 2]] / [1, 1, 2, 2]
     with pytest.warns(UserWarning, match="standard error of class [23] "):  # told apart by nothing
         estimate_prior(twice, [0.5, 0.3, 0.1, 0.1])
+
+
+def test_an_estimate_that_rules_a_class_out_warns():
+    x, _ = draw(300, [1.0, 0.0], 14, MEANS[[0, 2]])
+    with pytest.warns(UserWarning, match="rules class 1 out, with a standard error of 0.0"):
+        found = estimate_prior(posterior(x, [0.5, 0.5], MEANS[[0, 2]]), 0.5)
+    assert found.prior[1] < 1 / 300
 
 
 def test_em_that_does_not_end_warns(monkeypatch):

@@ -78,7 +78,8 @@ def estimate_prior(
     Warns
     -----
     UserWarning, ConvergenceWarning
-        If a standard error is larger than that of a blind guess; if EM did not converge.
+        If a standard error is larger than that of a blind guess, or the estimate is of less than
+        one case of a class; if EM did not converge.
 
     Examples
     --------
@@ -120,6 +121,12 @@ def estimate_prior(
         warn_caller(
             f"the prior is hardly to be told from {n} cases and these probabilities: the standard "
             f"error of class {k} is {error[k]:.2g}, that of a blind guess {blind:.2g}"
+        )
+    k = int(prior.argmin())
+    if prior[k] < 1 / n:
+        warn_caller(
+            f"the estimate rules class {k} out, with a standard error of {error[k]:.2g}: at this "
+            "prior its cases would get probabilities near 0"
         )
     return PriorEstimate(prior=prior, standard_error=error, converged=converged)
 
