@@ -9,7 +9,12 @@ from scipy.optimize import minimize
 from scipy.special import expit, ndtri
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.calibration.score_transform import ScoreTransform, fit_platt, last_log_odds
+from bayesloss.learning.calibration.score_transform import (
+    LogTails,
+    ScoreTransform,
+    fit_platt,
+    last_log_odds,
+)
 from bayesloss.learning.data.rows import Rows
 
 
@@ -160,6 +165,16 @@ def test_where_one_end_has_no_infinite_scores_half_a_case_is_beyond():
     # What votes has at least the unit slope: scores that hardly differ leave room beyond them.
     found = transform(1e-6 * z, y, weight)
     assert found.finite.top == pytest.approx(1e-6 * inner.max() + ndtri(1 - above / 2) - ends[1])
+
+
+def test_the_range_is_without_a_hundredth_of_the_cases_at_either_end():
+    """Of cases at 0 to 999 those from 9 to 989 stay; and half of that range on either side."""
+    values = np.random.default_rng(0).permutation(1000).astype(float)
+    tails = LogTails.fit(values, np.ones(1000))
+    assert (tails.low, tails.high, tails.width) == (9 - 490, 989 + 490, 980)
+    # A case that counts as 30 makes up more than a hundredth of 1,029 by itself.
+    weight = np.where(values == 0, 30.0, 1.0)
+    assert LogTails.fit(values, weight).width == 989 - 0
 
 
 def test_tails_are_logarithms_beyond_half_the_width_on_either_side():
