@@ -97,7 +97,7 @@ def test_a_later_zero_counts_as_the_last_number_of_its_format(dtype, power):
     p, y, _ = cases(400, lambda z: 0.5 * z)
     sure = p**40 / (p**40).sum(axis=1, keepdims=True)
     model = SoftmaxCalibrator().fit(sure, y)
-    assert model.temperature_ < 0.05 and sure.min() > 0
+    assert model.temperature_ < 0.2 and sure.min() > 0
     on_logs = SoftmaxCalibrator(scale="real").fit(np.log(sure), y)
     later = np.array([[0, 0.5, 0.25, 0.25], [0, 0, 0, 1]])
     expected = on_logs.predict_proba(
@@ -168,7 +168,7 @@ def laplace_bands(model, p, y, q):
     prior = np.linalg.inv(np.diag(variances.ravel()) + 4 * np.outer(mode, mode))
 
     def logits(p):
-        l = np.log(softmax(model.temperature_ * np.log(p), axis=1) + 1 / (n * K))
+        l = np.log(softmax(model.tails_(np.log(p)), axis=1) + 1 / (n * K))
         return l - l.mean(axis=1, keepdims=True)
 
     def log_odds(theta, at):

@@ -1,20 +1,15 @@
 """The parts of calibrators' fits that need PyTorch: the posterior of a curve, and searches."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from bayesloss.arrays import Array
-from bayesloss.learning.calibration.calibrator_base import (
-    LOG_TEMPERATURE_VARIANCE,
-    matrix_precision,
-)
+from bayesloss.learning.calibration.calibrator_base import matrix_precision
 from bayesloss.learning.calibration.monotone_curves import (
     CurveComponent,
     CurvePosterior,
@@ -119,19 +114,6 @@ class CrossEntropy:
         codes = torch.from_numpy(self.codes)
         losses = torch.nn.functional.cross_entropy(logits, codes, reduction="none")
         return torch.from_numpy(self.weight) @ losses
-
-
-@one_thread()
-def fit_temperature(logits: Array, loss: CrossEntropy) -> float:
-    """The factor of logits; a weak prior keeps it finite where classes can be separated."""
-    z = torch.from_numpy(logits)
-
-    def penalised(log_t: float) -> float:
-        return float(loss(math.exp(log_t) * z)) + log_t**2 / (2 * LOG_TEMPERATURE_VARIANCE)
-
-    # The ends are 4.6 of the prior's standard deviations away.
-    search = minimize_scalar(penalised, bounds=np.log([1e-4, 1e4]), method="bounded")
-    return math.exp(search.x)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ from bayesloss.learning.calibration.calibrator_base import (
     matrix_precision,
 )
 from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
+from bayesloss.learning.calibration.softmax_tails import fit_tails
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
 from bayesloss.threads import on_one_thread, threads_for
@@ -229,9 +230,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return np.array([place[kind] for kind in kinds.tolist()])[codes]
 
     def _fit_temperature(self, scores: Array, loss: Any) -> Array:
-        """The temperature; returns the log probabilities l."""
-        from bayesloss.learning.calibration.calibrator_fit import fit_temperature
-
+        """Temperature and map of tails; returns the log probabilities l."""
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
             self._floor = max(0.5 * float(scores[scores > 0].min()), _TINY)
@@ -240,7 +239,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             behind = scores - scores.max(axis=1, keepdims=True)
             self._ruled_out = float(behind[np.isfinite(behind)].min()) - math.log(2)
         self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
-        self.temperature_ = fit_temperature(self._logits(scores), loss)
+        self.tails_ = fit_tails(self._logits(scores), loss.codes, loss.weight)
+        self.temperature_ = self.tails_.t
         return self._tempered(scores)
 
     def _as_scores(self, scores: ArrayLike) -> NDArray:
@@ -281,7 +281,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def _tempered(self, scores: NDArray) -> Array:
         """Log probabilities l after temperature and spread case, of zero sum in each row."""
-        probabilities = softmax(self.temperature_ * self._logits(scores), axis=1)
+        probabilities = softmax(self.tails_(self._logits(scores)), axis=1)
         logits = np.log(probabilities + self._vote)
         return logits - logits.mean(axis=1, keepdims=True)
 
