@@ -8,6 +8,7 @@ from bayesloss.learning.calibration.calibrator_fit import (
     fit_matrix,
     fit_sources,
     mixture,
+    no_matrix,
 )
 from bayesloss.learning.calibration.monotone_curves import monotone_curves
 from bayesloss.learning.data.rows import Rows
@@ -54,7 +55,7 @@ def test_each_search_ends_where_moving_raises_the_penalised_loss():
     z, codes, weight = problem()
     loss = CrossEntropy(codes, weight)
     t = 1.2
-    affine = fit_matrix(t * z, loss)
+    affine = fit_matrix(t * z, loss, no_matrix(3))
     W, b = affine.matrix, affine.intercept
     assert affine.converged
 
@@ -67,8 +68,9 @@ def test_each_search_ends_where_moving_raises_the_penalised_loss():
     for _ in range(20):
         assert penalised(W, b) < penalised(W + 0.02 * rng.normal(size=(3, 3)), b)
     u = t * z @ W.T + b
-    sources, converged = fit_sources(u, loss)
-    assert converged
+    fitted = fit_sources(u, loss)
+    assert fitted.converged
+    sources = fitted.curves
 
     def with_sources(Gammas):
         columns = [

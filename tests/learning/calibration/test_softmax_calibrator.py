@@ -168,8 +168,7 @@ def laplace_bands(model, p, y, q):
     prior = np.linalg.inv(np.diag(variances.ravel()) + 4 * np.outer(mode, mode))
 
     def logits(p):
-        l = np.log(softmax(model.tails_(np.log(p)), axis=1) + 1 / (n * K))
-        return l - l.mean(axis=1, keepdims=True)
+        return np.log(K * softmax(model.tails_(np.log(p)), axis=1) + 1 / n)
 
     def log_odds(theta, at):
         W = theta.reshape(K, K + 1)
@@ -210,34 +209,37 @@ def test_bands_without_sources_are_laplaces(n):
     np.testing.assert_allclose(width / 1.2, laplace_bands(model, p, y, q), rtol=1e-4)
 
 
-@pytest.mark.parametrize("sources", [False, True])
+@pytest.mark.parametrize("sources", [False, True, "auto"])
 def test_derivatives_are_those_of_finite_differences(sources):
-    """Of z in a row of the matrix, an intercept and a source, beyond the cases' range too."""
-    p, y, _ = cases(400, lambda z: z @ MIX.T)
+    """Of z in a row of the matrix, an intercept and a source, beyond the cases' range too.
+
+    With all of the matrix, and as much of the sources as is used.
+    """
+    p, y, _ = cases(400, lambda z: np.where(z < 0, 0.3 * z, 2 * z))
     model = SoftmaxCalibrator(sources=sources).fit(p, y)
     logits = model._tempered(cases(30, lambda z: z, seed=1)[0]) * 2
-
-    def z():
-        return model._sourced(model._mixed(logits))
-
-    probabilities, rows = model._derivatives(logits)
-    np.testing.assert_allclose(probabilities, softmax(z(), axis=1))
+    found = model._slopes(logits)
+    np.testing.assert_allclose(found.p, softmax(model._calibrated(logits), axis=1))
+    assert (model.source_share_ > 0) == bool(sources)
+    model.matrix_share_ = 1.0
+    line = np.column_stack([logits, np.ones(30)])
+    g = np.concatenate([found.by_u.T[:, :, None] * line, found.by_Gamma], axis=2)
     step = 1e-6
     for k in range(4):
         parts = [(model.matrix_[k], j) for j in range(4)] + [(model.intercept_, k)]
         if sources:
             parts += [(model._sources[k].Gamma, j) for j in range(len(model._sources[k].Gamma))]
-        assert rows.shape[2] == len(parts)
+        assert g.shape[2] == len(parts)
         for j, (part, place) in enumerate(parts):
             kept = float(part[place])
             ends = []
             for sign in (1, -1):
                 part[place] = kept + sign * step
-                ends.append(z())
+                ends.append(model._calibrated(logits))
             part[place] = kept
-            found = (ends[0] - ends[1]) / (2 * step)
-            np.testing.assert_allclose(found[:, k], rows[k, :, j], atol=1e-6, rtol=1e-5)
-            assert np.abs(found[:, [other for other in range(4) if other != k]]).max() == 0
+            slope = (ends[0] - ends[1]) / (2 * step)
+            np.testing.assert_allclose(slope[:, k], g[k, :, j], atol=1e-6, rtol=1e-5)
+            assert np.abs(slope[:, [other for other in range(4) if other != k]]).max() == 0
 
 
 def test_bands_hold_a_truth_of_the_model_and_narrow_with_the_cases():

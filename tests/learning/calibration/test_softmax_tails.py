@@ -6,6 +6,8 @@ from scipy.special import log_softmax, softmax
 
 from bayesloss.learning.calibration.softmax_tails import Tails, _Cases, fit_tails
 
+VOTE = 1e-4
+
 
 def drawn(n, truth, K=5, seed=0):
     """Log probabilities with tails of dozens of nats, and labels of a truth about these."""
@@ -47,7 +49,7 @@ def test_slopes_are_those_of_finite_differences():
 def test_the_gradient_of_the_search_is_that_of_finite_differences():
     logits, y, _ = drawn(50, lambda z: 0.2 * z)
     weight = np.random.default_rng(1).uniform(0.5, 2, 50)
-    cases = _Cases(logits.max(axis=1, keepdims=True) - logits, y, weight)
+    cases = _Cases(logits.max(axis=1, keepdims=True) - logits, y, weight, VOTE)
     theta = np.log([0.3, 0.6, 4.0])
     _, gradient = cases.penalised(theta)
     for k, step in enumerate(1e-5 * np.eye(3)):
@@ -60,7 +62,7 @@ def test_a_map_of_the_data_is_found_and_not_made_up():
         return Tails(t=0.8, g=0.3, c=2.0)(z)
 
     logits, y, _ = drawn(2000, truth)
-    found = fit_tails(logits, y, np.ones(2000))
+    found = fit_tails(logits, y, np.ones(2000), VOTE)
     assert found.g < 0.6
     test, _, p = drawn(4000, truth, seed=1)
     q = log_softmax(found(test), axis=1)
@@ -69,20 +71,20 @@ def test_a_map_of_the_data_is_found_and_not_made_up():
     used = 0
     for seed in range(20):
         logits, y, _ = drawn(200, lambda z: 0.1 * z, seed=seed)
-        used += fit_tails(logits, y, np.ones(200)).g < 1
+        used += fit_tails(logits, y, np.ones(200), VOTE).g < 1
     # Twice two nats by chance: of chi-square with two degrees of freedom 14 %, at a bound half.
     assert used <= 4
 
 
 def test_of_many_cases_a_part_decides_on_the_map_whatever_their_order(monkeypatch):
     logits, y, _ = drawn(3000, lambda z: Tails(t=0.8, g=0.3, c=2.0)(z))
-    all_of_them = fit_tails(logits, y, np.ones(3000))
+    all_of_them = fit_tails(logits, y, np.ones(3000), VOTE)
     monkeypatch.setattr("bayesloss.learning.calibration.softmax_tails._ENOUGH", 2**13)
-    some = fit_tails(logits, y, np.ones(3000))
+    some = fit_tails(logits, y, np.ones(3000), VOTE)
     assert some.g != all_of_them.g
     assert some.loss - all_of_them.loss < 3
     order = np.random.default_rng(0).permutation(3000)
-    again = fit_tails(logits[order], y[order], np.ones(3000))
+    again = fit_tails(logits[order], y[order], np.ones(3000), VOTE)
     assert again.g == pytest.approx(some.g, rel=1e-6)
 
 
@@ -90,12 +92,12 @@ def test_the_temperature_is_where_the_penalised_loss_is_least():
     """The loss as written out, with weights, and the prior of log t with variance 4."""
     logits, y, _ = drawn(200, lambda z: 0.1 * z)
     weight = np.random.default_rng(1).uniform(0.5, 2, 200)
-    found = fit_tails(logits, y, weight)
+    found = fit_tails(logits, y, weight, VOTE)
     assert found.g == 1
 
     def loss(t):
-        own = log_softmax(t * logits, axis=1)[np.arange(200), y]
-        return -weight @ own + np.log(t) ** 2 / 8
+        own = softmax(t * logits, axis=1)[np.arange(200), y]
+        return -weight @ np.log(own + VOTE) + np.log(t) ** 2 / 8
 
     assert found.loss == pytest.approx(loss(found.t))
     assert found.loss < min(loss(0.99 * found.t), loss(1.01 * found.t))

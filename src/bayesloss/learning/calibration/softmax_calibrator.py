@@ -24,15 +24,13 @@ have the derivatives (e_k - p) / (1 - p_k) in z.
 """
 
 import math
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import block_diag, solve_triangular
 from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -43,24 +41,20 @@ from bayesloss.arrays import (
     read_distributions,
     untensored,
 )
-from bayesloss.learning.calibration.calibrator_base import (
-    LOG_TEMPERATURE_VARIANCE,
-    WIDER,
-    Scale,
-    composite_power,
-    matrix_precision,
-)
+from bayesloss.learning.calibration.calibrator_base import WIDER, Scale, composite_power
 from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
+from bayesloss.learning.calibration.softmax_posterior import Slopes, SoftmaxPosterior
 from bayesloss.learning.calibration.softmax_tails import fit_tails
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
-from bayesloss.threads import on_one_thread, threads_for
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_unconverged
 
 _TINY = float(np.finfo(np.float64).tiny)  # the least normal number of 64 bits
 _LARGEST = 1e100  # of scores, in size: their products with a temperature stay numbers
 _MOSTLY = 0.5  # the part of rows that are distributions where scores are probabilities
-_ROWS = 1_000  # that sources and bands are computed for at a time
+_MANY = 200  # classes: of more, sources take longer than all else, and were never worth it
+_DRAWS = 256  # of probabilities, as many as LinkCalibrator has
 
 
 @on_one_thread
@@ -103,7 +97,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "scale": [StrOptions(set(get_args(Scale)))],
-        "sources": ["boolean"],
+        "sources": ["boolean", StrOptions({"auto"})],
         "classes": ["array-like", None],
     }
 
@@ -111,7 +105,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self,
         *,
         scale: Scale = "auto",
-        sources: bool = True,
+        sources: bool | Literal["auto"] = "auto",
         classes: ArrayLike | None = None,
     ) -> None:
         self.scale = scale
@@ -160,20 +154,17 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         values = self._in_scale(rows.x)
         self.power_ = 1.0
         loss = fit.CrossEntropy(codes, rows.weight)
-        logits = self._fit_temperature(values, loss)
+        logits = self._fit_tails(values, loss)
         if rows.groups is not None:
             self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
             loss = fit.CrossEntropy(codes, self.power_ * rows.weight)
-            logits = self._fit_temperature(values, loss)
-        self._cases = (logits, loss.weight)
-        affine = fit.fit_matrix(logits, loss)
-        self.matrix_ = affine.matrix
-        self.intercept_ = affine.intercept
-        self.converged_ = affine.converged
-        self._sources: list[MonotoneCurve] = []
-        if self.sources:
-            self._sources, converged = fit.fit_sources(self._mixed(logits), loss)
-            self.converged_ &= converged
+            logits = self._fit_tails(values, loss)
+        self._fit_parts(logits, loss, rows.groups)
+        slopes = self._slopes(logits)
+        of_sources = self._sources[0].precision if self._sources else np.empty(0)
+        self._posterior = SoftmaxPosterior.fit(
+            slopes, loss.weight, self.matrix_, self.intercept_, of_sources
+        )
         if not self.converged_:
             warn_unconverged(
                 f"a search did not converge in {fit.MAX_ITER} steps; more cases a class would help"
@@ -183,7 +174,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     def predict_proba(self, scores: ArrayLike) -> Array:
         """The probabilities of the classes, of shape (n, K)."""
         logits = self._tempered(self._as_scores(scores))
-        return softmax(self._sourced(self._mixed(logits)), axis=1)
+        return softmax(self._calibrated(logits), axis=1)
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
@@ -198,21 +189,25 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         fitted kind, intervals contain it less often than ``level`` says.
         """
         check_level(level)
-        values = self._as_scores(scores)
-        root = self._root()
+        slopes = self._slopes(self._tempered(self._as_scores(scores)))
         half = WIDER * float(norm.ppf((1 + level) / 2))
-        ends = []
-        for block in np.array_split(values, math.ceil(len(values) / _ROWS)):
-            p, g = self._derivatives(self._tempered(block))
-            with threads_for(len(block), *root.shape[1:]):
-                moved = g @ root
-            deviation = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
-            rest = (1 - p).clip(min=_TINY)
-            odds = np.log(p) - np.log(rest)
-            spread = half * deviation / rest
-            ends.append(expit([odds - spread, odds + spread]))
-        low, high = np.concatenate(ends, axis=1)
-        return low, high
+        spread = half * self._posterior.log_odds_deviations(slopes)
+        odds = np.log(slopes.p) - np.log((1 - slopes.p).clip(min=_TINY))
+        return expit(odds - spread), expit(odds + spread)
+
+    def sample_proba(self, scores: ArrayLike) -> Array:
+        """Probabilities under 256 draws from the posterior, of shape (256, n, K).
+
+        The same each time. Laplace's approximation to the logits, as of the intervals, which are
+        wider by a fifth.
+        """
+        slopes = self._slopes(self._tempered(self._as_scores(scores)))
+        z = self._calibrated(slopes.logits)
+        draws = [
+            softmax(z + self._posterior.draw(slopes, np.random.default_rng(number)), axis=1)
+            for number in range(_DRAWS)
+        ]
+        return np.stack(draws)
 
     def _read_classes(self, labels: NDArray) -> NDArray:
         """Set the classes; return the number of each label among them."""
@@ -229,7 +224,29 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             raise ValueError(f"expected labels among the classes, got {unknown[0]!r}")
         return np.array([place[kind] for kind in kinds.tolist()])[codes]
 
-    def _fit_temperature(self, scores: Array, loss: Any) -> Array:
+    def _fit_parts(self, logits: Array, loss: Any, groups: NDArray | None) -> None:
+        """Matrix and sources, and how much of them is used."""
+        from bayesloss.learning.calibration import calibrator_fit as fit
+
+        K = logits.shape[1]
+        affine = fit.fit_matrix(logits, loss, fit.no_matrix(K))
+        sources = None
+        if self.sources is True or (self.sources == "auto" and K <= _MANY):
+            sources = fit.fit_sources(affine(logits), loss)
+        self.converged_ = affine.converged and (sources is None or sources.converged)
+        self.matrix_share_ = 1.0
+        self.source_share_ = 0.0 if sources is None else 1.0
+        if self.sources == "auto":
+            shares = fit.fit_shares(logits, loss, groups, affine, sources)
+            self.matrix_share_ = shares.matrix
+            self.source_share_ = shares.sources
+        self.matrix_ = affine.matrix
+        self.intercept_ = affine.intercept
+        self._sources: list[MonotoneCurve] = []
+        if sources is not None and self.source_share_ > 0:
+            self._sources = sources.curves
+
+    def _fit_tails(self, scores: Array, loss: Any) -> Array:
         """Temperature and map of tails; returns the log probabilities l."""
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
@@ -239,7 +256,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             behind = scores - scores.max(axis=1, keepdims=True)
             self._ruled_out = float(behind[np.isfinite(behind)].min()) - math.log(2)
         self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
-        self.tails_ = fit_tails(self._logits(scores), loss.codes, loss.weight)
+        self.tails_ = fit_tails(self._logits(scores), loss.codes, loss.weight, self._vote)
         self.temperature_ = self.tails_.t
         return self._tempered(scores)
 
@@ -280,56 +297,54 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return np.where(ruled_out, scores.max(axis=1, keepdims=True) + self._ruled_out, scores)
 
     def _tempered(self, scores: NDArray) -> Array:
-        """Log probabilities l after temperature and spread case, of zero sum in each row."""
+        """Log probabilities l after tails, temperature and spread case; 0 for equal ones."""
         probabilities = softmax(self.tails_(self._logits(scores)), axis=1)
-        logits = np.log(probabilities + self._vote)
-        return logits - logits.mean(axis=1, keepdims=True)
+        return np.log(probabilities.shape[1] * (probabilities + self._vote))
 
     def _mixed(self, logits: Array) -> Array:
         """The logits u = l + W l + b."""
         return logits @ self.matrix_.T + self.intercept_
 
-    def _sourced(self, u: Array) -> Array:
-        """The logits z = nu(u)."""
-        if not self._sources:
-            return u
-        blocks = [
-            [source(column) for source, column in zip(self._sources, u[rows].T, strict=True)]
-            for rows in gen_batches(len(u), _ROWS)
-        ]
-        return np.concatenate(blocks, axis=1).T
-
-    def _derivatives(self, logits: Array) -> tuple[Array, Array]:
-        """Probabilities (n, K), and the derivatives g (K, n, d) of each z in its parameters."""
+    def _calibrated(self, logits: Array) -> Array:
+        """The logits z."""
         u = self._mixed(logits)
-        by_line = np.column_stack([logits, np.ones(len(u))])  # of u_k, in row k of W and in b_k
-        g = [by_line] * u.shape[1]
+        z = u.copy()
         for k, source in enumerate(self._sources):
-            slope, by_Gamma = source.derivatives(u[:, k])
-            g[k] = np.column_stack([slope[:, None] * by_line, by_Gamma])
-        return softmax(self._sourced(u), axis=1), np.stack(g)
+            z[:, k] += self.source_share_ * (source(u[:, k]) - u[:, k])
+        return logits + self.matrix_share_ * (z - logits)
 
-    def _root(self) -> Array:
-        """A square root of the posterior covariance, with a block of rows for each class."""
-        logits, weight = self._cases
-        p, g = self._derivatives(logits)
-        K, _, d = g.shape
-        precision = matrix_precision(K)
-        # The temperature's variance times m m^T is added to the prior's covariance, m = (I + W, b).
-        m = np.column_stack([self.matrix_, self.intercept_])
-        if self._sources:
-            of_sources = np.stack([source.precision for source in self._sources])
-            precision = np.concatenate([precision, of_sources], axis=1)
-            m = np.pad(m, ((0, 0), (0, of_sources.shape[1])))
-        scaled = precision * m
-        H = np.diag(precision.ravel())
-        H -= np.outer(scaled, scaled) / (1 / LOG_TEMPERATURE_VARIANCE + (scaled * m).sum())
-        H += block_diag(*(g.swapaxes(1, 2) @ ((weight[:, None] * p).T[:, :, None] * g)))
-        mean = (np.sqrt(weight)[:, None] * p)[:, :, None] * g.swapaxes(0, 1)
-        mean = mean.reshape(-1, K * d)
-        with threads_for(K * d, *mean.shape):
-            factor = np.linalg.cholesky(H - mean.T @ mean)
-            return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
+    def _slopes(self, logits: Array) -> Slopes:
+        """What the posterior has to know of cases.
+
+        The derivatives are of logits with all of the matrix: that less of it is used does not make
+        what it should be any surer.
+        """
+        u = self._mixed(logits)
+        by_u = np.ones_like(u)
+        by_Gamma = []
+        for k, source in enumerate(self._sources):
+            slope, by_Gamma_k = source.derivatives(u[:, k])
+            by_u[:, k] += self.source_share_ * (slope - 1)
+            by_Gamma.append(self.source_share_ * by_Gamma_k)
+        return Slopes(
+            logits=logits,
+            p=softmax(self._calibrated(logits), axis=1),
+            by_u=by_u,
+            by_Gamma=np.stack(by_Gamma) if by_Gamma else np.empty((*u.T.shape, 0)),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: I + W as W, in the single precision that it has."""
+        state = dict(vars(self))
+        if "matrix_" in state:
+            state["matrix_"] = (self.matrix_ - np.eye(len(self.matrix_))).astype(np.float32)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a state."""
+        self.__dict__.update(state)
+        if "matrix_" in state:
+            self.matrix_ = np.eye(len(self.matrix_)) + self.matrix_
 
 
 def _checked_rows(scores: ArrayLike) -> NDArray:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from bayesloss.arrays import Array
 from bayesloss.learning.calibration.calibrator_base import LOG_TEMPERATURE_VARIANCE
@@ -63,17 +63,21 @@ class Tails:
 
 @dataclass(frozen=True)
 class _Cases:
-    """Distances (n, K) behind the largest of a row, the codes of labels, and weights."""
+    """Distances (n, K) behind the largest of a row, the codes of labels, and weights.
+
+    To each probability a vote is added, which bounds what a single case can say against a tail.
+    """
 
     behind: Array
     codes: NDArray
     weight: Array
+    vote: float
 
     def every(self, step: int) -> "_Cases":
         """Every so many of the cases, by the distance of their label: neither order nor chance."""
         own = self.behind[np.arange(len(self.codes)), self.codes]
         rows = np.lexsort((self.behind.sum(axis=1), self.codes, own))[::step]
-        return _Cases(self.behind[rows], self.codes[rows], step * self.weight[rows])
+        return _Cases(self.behind[rows], self.codes[rows], step * self.weight[rows], self.vote)
 
     def temperature(self, tails: Tails) -> Tails:
         """The best temperature with a map, which has its own in this class."""
@@ -82,8 +86,8 @@ class _Cases:
 
         def penalised(log_t: float) -> float:
             logits = -math.exp(log_t) * mapped
-            losses = logsumexp(logits, axis=1) - logits[rows, self.codes]
-            return float(self.weight @ losses) + _penalty(log_t)
+            own = np.exp(logits[rows, self.codes] - logsumexp(logits, axis=1))
+            return -float(self.weight @ np.log(own + self.vote)) + _penalty(log_t)
 
         search = minimize_scalar(penalised, bounds=np.log(_TEMPERATURES), method="bounded")
         return replace(tails, t=math.exp(search.x), loss=float(search.fun))
@@ -91,16 +95,15 @@ class _Cases:
     def penalised(self, theta: Array) -> tuple[float, Array]:
         """The penalised loss at log t, log g and log c, and its gradient."""
         tails = Tails(*np.exp(theta).tolist())
-        value = _penalty(theta[0])
         gradient = np.array([theta[0] / LOG_TEMPERATURE_VARIANCE, 0.0, 0.0])
         rows = np.arange(len(self.behind))
         mapped = tails.distances(self.behind)
-        logits = -tails.t * mapped
-        log_sums = logsumexp(logits, axis=1)
-        value += float(self.weight @ (log_sums - logits[rows, self.codes]))
-        p = np.exp(logits - log_sums[:, None])
+        p = softmax(-tails.t * mapped, axis=1)
+        own = p[rows, self.codes]
+        value = -float(self.weight @ np.log(own + self.vote)) + _penalty(theta[0])
         p[rows, self.codes] -= 1
-        p *= -tails.t * self.weight[:, None]  # the derivatives by the mapped distances
+        # The derivatives by the mapped distances.
+        p *= (-tails.t * self.weight * own / (own + self.vote))[:, None]
         for k, slopes in enumerate((mapped, *tails.slopes(self.behind))):
             gradient[k] += float((p * slopes).sum())
         return value, gradient
@@ -111,9 +114,9 @@ def _penalty(log_t: float) -> float:
 
 
 @one_thread()
-def fit_tails(logits: Array, codes: NDArray, weight: Array) -> Tails:
+def fit_tails(logits: Array, codes: NDArray, weight: Array, vote: float) -> Tails:
     """The likeliest temperature and map; a weak prior keeps the temperature finite."""
-    cases = _Cases(logits.max(axis=1, keepdims=True) - logits, codes, weight)
+    cases = _Cases(logits.max(axis=1, keepdims=True) - logits, codes, weight, vote)
     plain = cases.temperature(Tails())
     some = cases.every(1 + logits.size // _ENOUGH)
     bounds = np.log([_TEMPERATURES, _POWERS, _SCALES])
@@ -124,6 +127,8 @@ def fit_tails(logits: Array, codes: NDArray, weight: Array) -> Tails:
         for start in _STARTS
     ]
     best = min(searches, key=lambda search: float(search.fun))
+    if some.penalised(np.log([plain.t, 1.0, 1.0]))[0] - float(best.fun) < _WORTH:
+        return plain
     _, g, c = np.exp(best.x).tolist()
     mapped = cases.temperature(Tails(g=g, c=c))
     if plain.loss - mapped.loss < _WORTH:
