@@ -1,26 +1,22 @@
 r"""Calibration of many classes at once: a matrix that lets them speak for each other, then sources.
 
 Log probabilities, with half the least one seen in place of 0 or of -inf, are scaled by a
-temperature, and one further case is spread over the classes,
+temperature t, their tails brought nearer (:mod:`bayesloss.learning.calibration.softmax_tails`), and
+one further case is spread over the classes,
 
-    l = log(softmax(t log p) + 1 / (n K)).
+    l = log(softmax(t tails(log p)) + 1 / (n K)).
 
 With a matrix W and an intercept b, and a monotone source nu_k for each class,
 
-    u = l + W l + b,      p(k | l) = exp nu_k(u_k) / sum_j exp nu_j(u_j).
+    u = l + W l + b,      z_k = l_k + s (u_k - l_k + r (nu_k(u_k) - u_k)),      p(k | l) ~ exp z_k.
 
 The penalty on W and b is that of structured matrix scaling (Berta, Holzmueller, Jordan and Bach
 2026): Gaussian variances 1 / (2 K) of diagonal and intercept, 1 / (2 K (K - 1)) off the diagonal.
-The prior of nu_k is an ISGP around the line u, straight beyond the scores. Temperature, matrix and
-sources are fitted one after the other, each at its mode.
+The prior of nu_k is an ISGP around the line u, straight beyond the scores. Temperature and tails,
+matrix and sources are fitted one after the other, each at its mode. The shares s and r, in [0, 1],
+are those under which cases that matrix and sources were not fitted to lose least, in five folds.
 
-Bands are Laplace's. With z_k = nu_k(u_k), the derivatives of z_k in the parameters of class k are
-g_k = (nu_k'(u_k) (l, 1), d nu_k / d Gamma_k), and the posterior precision of all parameters is
-
-    prior precision + sum_n w_n G_n^T (diag p_n - p_n p_n^T) G_n,   G_n = blockdiag(g_n1, ...).
-
-The temperature's own prior widens that of W along I + W. The log odds of class k against the rest
-have the derivatives (e_k - p) / (1 - p_k) in z.
+Bands are Laplace's (:mod:`bayesloss.learning.calibration.softmax_posterior`).
 """
 
 import math
@@ -65,14 +61,20 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     :class:`~bayesloss.CalibratedClassifier` does. No predicted probability is 0, as if one more
     case were spread over the classes; an unseen score of 0 is about its format's least number.
 
+    On 40 sets of 20 tables, drawn before looking, the default was behind the temperature alone by
+    more than its error on 5 % with 200 cases, at most by 11 millinats, and on none with 1,000. It
+    was behind structured matrix scaling on an eighth of them. With a thousand classes it was not
+    ahead of the latter.
+
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
         Whether scores are probabilities, whose rows sum to 1, or margins or unnormalised log
         probabilities, -inf for classes that are ruled out. "auto" takes them for probabilities if
         half of the rows at least are distributions up to rounding, and then refuses what is none.
-    sources : bool, default=True
-        Whether sources follow the matrix.
+    sources : {"auto"} or bool, default="auto"
+        Whether sources follow the matrix. "auto" has held-out cases decide how much of matrix and
+        sources is used, and tries no sources with more than 200 classes; otherwise all is used.
     classes : array-like of shape (K,), default=None
         The labels of the columns; None for those of the cases, sorted. Cases may lack some.
 
@@ -81,6 +83,10 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (K,)
     temperature_, matrix_, intercept_ : float, ndarray of shape (K, K), ndarray of shape (K,)
         The factor t, the identity plus W, and b.
+    tails_ : Tails
+        The temperature and the map of tails, which is the identity where ``tails_.g`` is 1.
+    matrix_share_, source_share_ : float
+        The shares s and r.
     scale_, power_, converged_ : as for :class:`LinkCalibrator`
 
     Examples
@@ -185,8 +191,11 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         """Lower and upper ends of an interval for each class by itself, both of shape (n, K).
 
         Laplace's approximation to the log odds of each class against the rest, widened by a fifth
-        as in :class:`LinkCalibrator`. It covers the sampling error only: if the truth is not of the
-        fitted kind, intervals contain it less often than ``level`` says.
+        as in :class:`LinkCalibrator`. It covers the sampling error of temperature, matrix and
+        sources, not of tails and shares; and if the truth is not of the fitted kind, intervals
+        contain it less often than ``level`` says. Up to 50 classes, or 40 with sources, the whole
+        covariance counts; of more its largest part, and intervals are rather too wide
+        (:mod:`bayesloss.learning.calibration.softmax_posterior`).
         """
         check_level(level)
         slopes = self._slopes(self._tempered(self._as_scores(scores)))
@@ -297,9 +306,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return np.where(ruled_out, scores.max(axis=1, keepdims=True) + self._ruled_out, scores)
 
     def _tempered(self, scores: NDArray) -> Array:
-        """Log probabilities l after tails, temperature and spread case; 0 for equal ones."""
+        """Log probabilities l after tails, temperature and spread case."""
         probabilities = softmax(self.tails_(self._logits(scores)), axis=1)
-        return np.log(probabilities.shape[1] * (probabilities + self._vote))
+        return np.log(probabilities + self._vote)
 
     def _mixed(self, logits: Array) -> Array:
         """The logits u = l + W l + b."""

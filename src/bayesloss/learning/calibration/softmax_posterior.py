@@ -1,4 +1,4 @@
-r"""How sure a SoftmaxCalibrator is: Laplace's posterior of its parameters, in full or structured.
+r"""How sure a SoftmaxCalibrator is: Laplace's posterior of all its parameters, structured.
 
 With z_k the logits, the derivatives of z_k in the parameters of class k are
 
@@ -15,8 +15,8 @@ As K classes have K^2 parameters, the inverse of so large a matrix is kept with 
 
 * for each class the block of its own parameters: W_kk, b_k, Gamma_k, and the rest of row k of W
   along the directions V in which logits of doubtful cases vary most, those of the largest
-  eigenvalues of sum_n w_n (1 - |p_n|^2) l_n l_n^T;
-* between the own parameters of different classes, the `_RANK` directions of most correlation;
+  eigenvalues of sum_n w_n (1 - p_n^T p_n) l_n l_n^T;
+* between the own parameters of different classes, the ``_RANK`` directions of most correlation;
 * across V the prior of the rows, which is tight.
 
 Of up to 50 classes, or 40 with sources, V has all directions, and what is left out are correlations

@@ -2,9 +2,9 @@ r"""How far log probabilities of many classes lie behind the largest of a row, b
 
 Classifiers that take inputs for independent, or fit a covariance to few cases, are sure of
 themselves by hundreds of nats. No temperature mends that: what is right among the likely classes is
-wrong for the others. With d = log p - max log p, at most 0,
+wrong for the others. Of distances d = max log p - log p
 
-    d  ->  -c ((1 + |d| / c)^g - 1) / g,     0 < g <= 1,
+    d  ->  c ((1 + d / c)^g - 1) / g,     0 < g <= 1,
 
 is the identity near 0, and beyond c a power of the distance; g = 1 leaves all as it is, g -> 0 is a
 logarithm. It keeps the order within a row. Temperature, g and c are those of the largest
