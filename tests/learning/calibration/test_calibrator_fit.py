@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 from scipy.special import log_softmax, softmax
 
@@ -6,9 +7,10 @@ from bayesloss.learning.calibration.calibrator_fit import (
     CrossEntropy,
     fit_curve,
     fit_matrix,
+    fit_shares,
     fit_sources,
-    fit_temperature,
     mixture,
+    no_matrix,
 )
 from bayesloss.learning.calibration.monotone_curves import monotone_curves
 from bayesloss.learning.data.rows import Rows
@@ -54,12 +56,8 @@ def loss_at(z, codes, weight):
 def test_each_search_ends_where_moving_raises_the_penalised_loss():
     z, codes, weight = problem()
     loss = CrossEntropy(codes, weight)
-    t = fit_temperature(z, loss)
-    best, *other = (
-        loss_at(by * t * z, codes, weight) + np.log(by * t) ** 2 / 8 for by in (1, 0.99, 1.01)
-    )
-    assert best < min(other)
-    affine = fit_matrix(t * z, loss)
+    t = 1.2
+    affine = fit_matrix(t * z, loss, no_matrix(3))
     W, b = affine.matrix, affine.intercept
     assert affine.converged
 
@@ -72,8 +70,9 @@ def test_each_search_ends_where_moving_raises_the_penalised_loss():
     for _ in range(20):
         assert penalised(W, b) < penalised(W + 0.02 * rng.normal(size=(3, 3)), b)
     u = t * z @ W.T + b
-    sources, converged = fit_sources(u, loss)
-    assert converged
+    fitted = fit_sources(u, loss)
+    assert fitted.converged
+    sources = fitted.curves
 
     def with_sources(Gammas):
         columns = [
@@ -93,3 +92,41 @@ def test_each_search_ends_where_moving_raises_the_penalised_loss():
         steps = [0.1 * rng.normal(size=18) / np.sqrt(each.precision) for each in sources]
         moved = [Gamma + step for Gamma, step in zip(found, steps, strict=True)]
         assert with_sources(found) < with_sources(moved)
+
+
+def shares_of(z, codes):
+    loss = CrossEntropy(codes, np.ones(len(z)))
+    affine = fit_matrix(z, loss, no_matrix(z.shape[1]))
+    return fit_shares(z, loss, None, affine, fit_sources(affine(z), loss))
+
+
+def labels(z, seed):
+    rng = np.random.default_rng(seed)
+    return (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+
+
+def test_matrix_and_sources_get_their_shares_where_these_are_the_truth():
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, (3000, 4))
+    kinked = shares_of(z, labels(np.where(z < 0, 0.3 * z, 2 * z), 1))
+    assert kinked.matrix > 0.9
+    assert kinked.sources > 0.8
+    W = np.array([[1, 0.4, 0, 0], [0, 1, 0, 0], [0, 0, 0.6, -0.4], [0, 0, 0, 1.2]])
+    mixed = shares_of(z, labels(z @ W.T + [0.5, 0, 0, -0.5], 2))
+    assert mixed.matrix > 0.9
+    assert mixed.sources < 0.5
+    # Of twenty draws with nothing to find, most find little.
+    nothing = [shares_of(z[:120], labels(z[:120], seed)) for seed in range(20)]
+    assert np.median([each.matrix for each in nothing]) < 0.5
+    assert np.median([each.matrix * each.sources for each in nothing]) < 0.2
+
+
+def test_shares_are_decided_by_what_cases_hold_not_by_their_order():
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, (150, 3))
+    codes = labels(0.5 * z + [1, 0, 0], 1)
+    order = rng.permutation(150)
+    found = shares_of(z, codes)
+    again = shares_of(z[order], codes[order])
+    assert again.matrix == pytest.approx(found.matrix, abs=1e-3)
+    assert again.matrix * again.sources == pytest.approx(found.matrix * found.sources, abs=1e-3)

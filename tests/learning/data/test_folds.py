@@ -190,3 +190,50 @@ def test_agreement_tells_copies_from_nature(times, rho):
         chances = np.repeat(np.stack([1 - p, p], axis=1), times, axis=0)
         found.append(agreement(*arrays, np.ones(240 * times), chances))
     assert np.mean(found) == pytest.approx(rho, abs=0.08)
+
+
+@pytest.mark.parametrize("n", [150, 900])
+def test_fewer_folds_are_unions_of_these_and_as_balanced(n):
+    X, classes, p = drawn(n)
+    classes[0] = 7  # the only one of its class
+    p = np.pad(p, ((0, 0), (0, 6)))
+    found = folds_of(X, classes, p)
+    few = found.in_fewer(5)
+    assert few.n_folds == 5
+    assert (few.fold[found.fold == NEVER] == NEVER).all()
+    assert (found.fold == NEVER).sum() == 1
+    for fold in range(found.n_folds):
+        assert len(np.unique(few.fold[found.fold == fold])) <= 1
+    counts = np.bincount(few.fold[few.fold != NEVER])
+    assert counts.max() - counts.min() <= 2
+
+
+def test_rows_that_are_not_spread_tell_a_curve_of_their_probabilities():
+    """Wiggles fitted to labels that have none gain nothing on independent folds.
+
+    Spread by the probabilities, each fold has the accidents of the others, and gains are promised.
+    """
+    promised = {True: [], False: []}
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        p = generator.uniform(0.2, 0.8, 300)
+        classes = (generator.random(300) < p).astype(np.int64)
+        place = (40 * p).astype(int)
+        for spread, losses in promised.items():
+            kinds = equal_rows(p[:, None])
+            both = np.stack([1 - p, p], axis=1)
+            found = content_folds(kinds, classes, np.ones(300), both, spread=spread)
+            gain = 0.0
+            for k in range(MANY_FOLDS):
+                out = found.fold == k
+                # Shares of labels in cells of p, with four cases of the truth's.
+                n = np.bincount(place[~out], minlength=40)
+                hits = np.bincount(place[~out], classes[~out], minlength=40)
+                q = (hits[place[out]] + 4 * p[out]) / (n[place[out]] + 4)
+                own, true = (np.where(classes[out] == 1, v, 1 - v) for v in (q, p[out]))
+                gain += np.log(own / true).sum()
+            losses.append(gain)
+    # Twenty-four cells of 12 cases: what they learn of chance costs about ten nats.
+    error = np.std(promised[False]) / np.sqrt(40)
+    assert np.mean(promised[False]) < -5 * error
+    assert np.mean(promised[True]) > np.mean(promised[False]) + 5 * error

@@ -1,38 +1,33 @@
 r"""Calibration of many classes at once: a matrix that lets them speak for each other, then sources.
 
 Log probabilities, with half the least one seen in place of 0 or of -inf, are scaled by a
-temperature, and one further case is spread over the classes,
+temperature t, their tails brought nearer (:mod:`bayesloss.learning.calibration.softmax_tails`), and
+one further case is spread over the classes,
 
-    l = log(softmax(t log p) + 1 / (n K)).
+    l = log(softmax(t tails(log p)) + 1 / (n K)).
 
 With a matrix W and an intercept b, and a monotone source nu_k for each class,
 
-    u = l + W l + b,      p(k | l) = exp nu_k(u_k) / sum_j exp nu_j(u_j).
+    u = l + W l + b,      z_k = l_k + s (u_k - l_k + r (nu_k(u_k) - u_k)),      p(k | l) ~ exp z_k.
 
 The penalty on W and b is that of structured matrix scaling (Berta, Holzmueller, Jordan and Bach
 2026): Gaussian variances 1 / (2 K) of diagonal and intercept, 1 / (2 K (K - 1)) off the diagonal.
-The prior of nu_k is an ISGP around the line u, straight beyond the scores. Temperature, matrix and
-sources are fitted one after the other, each at its mode.
+The prior of nu_k is an ISGP around the line u, straight beyond the scores. Temperature and tails,
+matrix and sources are fitted one after the other, each at its mode. The shares s and r, in [0, 1],
+are those under which cases that matrix and sources were not fitted to lose least, in five folds.
 
-Bands are Laplace's. With z_k = nu_k(u_k), the derivatives of z_k in the parameters of class k are
-g_k = (nu_k'(u_k) (l, 1), d nu_k / d Gamma_k), and the posterior precision of all parameters is
-
-    prior precision + sum_n w_n G_n^T (diag p_n - p_n p_n^T) G_n,   G_n = blockdiag(g_n1, ...).
-
-The temperature's own prior widens that of W along I + W. The log odds of class k against the rest
-have the derivatives (e_k - p) / (1 - p_k) in z.
+Bands are Laplace's (:mod:`bayesloss.learning.calibration.softmax_posterior`).
 """
 
 import math
-from typing import Any, ClassVar, Self, get_args
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import block_diag, solve_triangular
 from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -44,23 +39,20 @@ from bayesloss.arrays import (
     untensored,
 )
 from bayesloss.learning.calibration.base_rates import at_prior
-from bayesloss.learning.calibration.calibrator_base import (
-    LOG_TEMPERATURE_VARIANCE,
-    WIDER,
-    Scale,
-    composite_power,
-    matrix_precision,
-)
+from bayesloss.learning.calibration.calibrator_base import WIDER, Scale, composite_power
 from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
+from bayesloss.learning.calibration.softmax_posterior import Slopes, SoftmaxPosterior
+from bayesloss.learning.calibration.softmax_tails import fit_tails
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
-from bayesloss.threads import on_one_thread, threads_for
+from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_unconverged
 
 _TINY = float(np.finfo(np.float64).tiny)  # the least normal number of 64 bits
 _LARGEST = 1e100  # of scores, in size: their products with a temperature stay numbers
 _MOSTLY = 0.5  # the part of rows that are distributions where scores are probabilities
-_ROWS = 1_000  # that sources and bands are computed for at a time
+_MANY = 200  # classes: of more, sources take longer than all else, and were never worth it
+_DRAWS = 256  # of probabilities, as many as LinkCalibrator has
 
 
 @on_one_thread
@@ -71,14 +63,20 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     :class:`~bayesloss.CalibratedClassifier` does. No predicted probability is 0, as if one more
     case were spread over the classes; an unseen score of 0 is about its format's least number.
 
+    On 40 sets of 20 tables, drawn before looking, the default was behind the temperature alone by
+    more than its error on 5 % with 200 cases, at most by 11 millinats, and on none with 1,000. It
+    was behind structured matrix scaling on an eighth of them. With a thousand classes it was not
+    ahead of the latter.
+
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
         Whether scores are probabilities, whose rows sum to 1, or margins or unnormalised log
         probabilities, -inf for classes that are ruled out. "auto" takes them for probabilities if
         half of the rows at least are distributions up to rounding, and then refuses what is none.
-    sources : bool, default=True
-        Whether sources follow the matrix.
+    sources : {"auto"} or bool, default="auto"
+        Whether sources follow the matrix. "auto" has held-out cases decide how much of matrix and
+        sources is used, and tries no sources with more than 200 classes; otherwise all is used.
     classes : array-like of shape (K,), default=None
         The labels of the columns; None for those of the cases, sorted. Cases may lack some.
 
@@ -88,6 +86,10 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         The labels, and the weighted frequencies of the cases that it was fitted to.
     temperature_, matrix_, intercept_ : float, ndarray of shape (K, K), ndarray of shape (K,)
         The factor t, the identity plus W, and b.
+    tails_ : Tails
+        The temperature and the map of tails, which is the identity where ``tails_.g`` is 1.
+    matrix_share_, source_share_ : float
+        The shares s and r.
     scale_, power_, converged_ : as for :class:`LinkCalibrator`
 
     Examples
@@ -104,7 +106,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "scale": [StrOptions(set(get_args(Scale)))],
-        "sources": ["boolean"],
+        "sources": ["boolean", StrOptions({"auto"})],
         "classes": ["array-like", None],
     }
 
@@ -112,7 +114,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self,
         *,
         scale: Scale = "auto",
-        sources: bool = True,
+        sources: bool | Literal["auto"] = "auto",
         classes: ArrayLike | None = None,
     ) -> None:
         self.scale = scale
@@ -163,20 +165,17 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         values = self._in_scale(rows.x)
         self.power_ = 1.0
         loss = fit.CrossEntropy(codes, rows.weight)
-        logits = self._fit_temperature(values, loss)
+        logits = self._fit_tails(values, loss)
         if rows.groups is not None:
             self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
             loss = fit.CrossEntropy(codes, self.power_ * rows.weight)
-            logits = self._fit_temperature(values, loss)
-        self._cases = (logits, loss.weight)
-        affine = fit.fit_matrix(logits, loss)
-        self.matrix_ = affine.matrix
-        self.intercept_ = affine.intercept
-        self.converged_ = affine.converged
-        self._sources: list[MonotoneCurve] = []
-        if self.sources:
-            self._sources, converged = fit.fit_sources(self._mixed(logits), loss)
-            self.converged_ &= converged
+            logits = self._fit_tails(values, loss)
+        self._fit_parts(logits, loss, rows.groups)
+        slopes = self._slopes(logits)
+        of_sources = self._sources[0].precision if self._sources else np.empty(0)
+        self._posterior = SoftmaxPosterior.fit(
+            slopes, loss.weight, self.matrix_, self.intercept_, of_sources
+        )
         if not self.converged_:
             warn_unconverged(
                 f"a search did not converge in {fit.MAX_ITER} steps; more cases a class would help"
@@ -194,7 +193,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             :meth:`LinkCalibrator.predict_proba`; refused if calibration cases lack a class.
         """
         logits = self._tempered(self._as_scores(scores))
-        p = softmax(self._sourced(self._mixed(logits)), axis=1)
+        p = softmax(self._calibrated(logits), axis=1)
         if prior is None:
             return p
         return at_prior(p, prior, self.class_prior_, self.classes_)
@@ -210,28 +209,37 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         """Lower and upper ends of an interval for each class by itself, both of shape (n, K).
 
         Laplace's approximation to the log odds of each class against the rest, widened by a fifth
-        as in :class:`LinkCalibrator`. It covers the sampling error only: if the truth is not of the
-        fitted kind, intervals contain it less often than ``level`` says.
+        as in :class:`LinkCalibrator`. It covers the sampling error of temperature, matrix and
+        sources, not of tails and shares; and if the truth is not of the fitted kind, intervals
+        contain it less often than ``level`` says. Up to 50 classes, or 40 with sources, the whole
+        covariance counts; of more its largest part, and intervals are rather too wide
+        (:mod:`bayesloss.learning.calibration.softmax_posterior`).
         """
         check_level(level)
-        values = self._as_scores(scores)
-        root = self._root()
+        slopes = self._slopes(self._tempered(self._as_scores(scores)))
         half = WIDER * float(norm.ppf((1 + level) / 2))
-        ends = []
-        for block in np.array_split(values, math.ceil(len(values) / _ROWS)):
-            p, g = self._derivatives(self._tempered(block))
-            if prior is not None:  # which adds constants to z: derivatives are the same
-                p = at_prior(p, prior, self.class_prior_, self.classes_)
-            with threads_for(len(block), *root.shape[1:]):
-                moved = g @ root
-            deviation = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
-            rest = (1 - p).clip(min=_TINY)
-            with np.errstate(divide="ignore"):  # of a class that the prior rules out
-                odds = np.log(p) - np.log(rest)
-            spread = half * deviation / rest
-            ends.append(expit([odds - spread, odds + spread]))
-        low, high = np.concatenate(ends, axis=1)
-        return low, high
+        p = slopes.p
+        if prior is not None:  # which adds constants to z: its derivatives are the same
+            p = at_prior(p, prior, self.class_prior_, self.classes_)
+            slopes = replace(slopes, p=p)
+        spread = half * self._posterior.log_odds_deviations(slopes)
+        with np.errstate(divide="ignore"):  # of a class that the prior rules out
+            odds = np.log(p) - np.log((1 - p).clip(min=_TINY))
+        return expit(odds - spread), expit(odds + spread)
+
+    def sample_proba(self, scores: ArrayLike) -> Array:
+        """Probabilities under 256 draws from the posterior, of shape (256, n, K).
+
+        The same each time. Laplace's approximation to the logits, as of the intervals, which are
+        wider by a fifth.
+        """
+        slopes = self._slopes(self._tempered(self._as_scores(scores)))
+        z = self._calibrated(slopes.logits)
+        draws = [
+            softmax(z + self._posterior.draw(slopes, np.random.default_rng(number)), axis=1)
+            for number in range(_DRAWS)
+        ]
+        return np.stack(draws)
 
     def _read_classes(self, labels: NDArray) -> NDArray:
         """Set the classes; return the number of each label among them."""
@@ -248,10 +256,30 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             raise ValueError(f"expected labels among the classes, got {unknown[0]!r}")
         return np.array([place[kind] for kind in kinds.tolist()])[codes]
 
-    def _fit_temperature(self, scores: Array, loss: Any) -> Array:
-        """The temperature; returns the log probabilities l."""
-        from bayesloss.learning.calibration.calibrator_fit import fit_temperature
+    def _fit_parts(self, logits: Array, loss: Any, groups: NDArray | None) -> None:
+        """Matrix and sources, and how much of them is used."""
+        from bayesloss.learning.calibration import calibrator_fit as fit
 
+        K = logits.shape[1]
+        affine = fit.fit_matrix(logits, loss, fit.no_matrix(K))
+        sources = None
+        if self.sources is True or (self.sources == "auto" and K <= _MANY):
+            sources = fit.fit_sources(affine(logits), loss)
+        self.converged_ = affine.converged and (sources is None or sources.converged)
+        self.matrix_share_ = 1.0
+        self.source_share_ = 0.0 if sources is None else 1.0
+        if self.sources == "auto":
+            shares = fit.fit_shares(logits, loss, groups, affine, sources)
+            self.matrix_share_ = shares.matrix
+            self.source_share_ = shares.sources
+        self.matrix_ = affine.matrix
+        self.intercept_ = affine.intercept
+        self._sources: list[MonotoneCurve] = []
+        if sources is not None and self.source_share_ > 0:
+            self._sources = sources.curves
+
+    def _fit_tails(self, scores: Array, loss: Any) -> Array:
+        """Temperature and map of tails; returns the log probabilities l."""
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
             self._floor = max(0.5 * float(scores[scores > 0].min()), _TINY)
@@ -260,7 +288,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             behind = scores - scores.max(axis=1, keepdims=True)
             self._ruled_out = float(behind[np.isfinite(behind)].min()) - math.log(2)
         self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
-        self.temperature_ = fit_temperature(self._logits(scores), loss)
+        self.tails_ = fit_tails(self._logits(scores), loss.codes, loss.weight, self._vote)
+        self.temperature_ = self.tails_.t
         return self._tempered(scores)
 
     def _as_scores(self, scores: ArrayLike) -> NDArray:
@@ -300,56 +329,54 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return np.where(ruled_out, scores.max(axis=1, keepdims=True) + self._ruled_out, scores)
 
     def _tempered(self, scores: NDArray) -> Array:
-        """Log probabilities l after temperature and spread case, of zero sum in each row."""
-        probabilities = softmax(self.temperature_ * self._logits(scores), axis=1)
-        logits = np.log(probabilities + self._vote)
-        return logits - logits.mean(axis=1, keepdims=True)
+        """Log probabilities l after tails, temperature and spread case."""
+        probabilities = softmax(self.tails_(self._logits(scores)), axis=1)
+        return np.log(probabilities + self._vote)
 
     def _mixed(self, logits: Array) -> Array:
         """The logits u = l + W l + b."""
         return logits @ self.matrix_.T + self.intercept_
 
-    def _sourced(self, u: Array) -> Array:
-        """The logits z = nu(u)."""
-        if not self._sources:
-            return u
-        blocks = [
-            [source(column) for source, column in zip(self._sources, u[rows].T, strict=True)]
-            for rows in gen_batches(len(u), _ROWS)
-        ]
-        return np.concatenate(blocks, axis=1).T
-
-    def _derivatives(self, logits: Array) -> tuple[Array, Array]:
-        """Probabilities (n, K), and the derivatives g (K, n, d) of each z in its parameters."""
+    def _calibrated(self, logits: Array) -> Array:
+        """The logits z."""
         u = self._mixed(logits)
-        by_line = np.column_stack([logits, np.ones(len(u))])  # of u_k, in row k of W and in b_k
-        g = [by_line] * u.shape[1]
+        z = u.copy()
         for k, source in enumerate(self._sources):
-            slope, by_Gamma = source.derivatives(u[:, k])
-            g[k] = np.column_stack([slope[:, None] * by_line, by_Gamma])
-        return softmax(self._sourced(u), axis=1), np.stack(g)
+            z[:, k] += self.source_share_ * (source(u[:, k]) - u[:, k])
+        return logits + self.matrix_share_ * (z - logits)
 
-    def _root(self) -> Array:
-        """A square root of the posterior covariance, with a block of rows for each class."""
-        logits, weight = self._cases
-        p, g = self._derivatives(logits)
-        K, _, d = g.shape
-        precision = matrix_precision(K)
-        # The temperature's variance times m m^T is added to the prior's covariance, m = (I + W, b).
-        m = np.column_stack([self.matrix_, self.intercept_])
-        if self._sources:
-            of_sources = np.stack([source.precision for source in self._sources])
-            precision = np.concatenate([precision, of_sources], axis=1)
-            m = np.pad(m, ((0, 0), (0, of_sources.shape[1])))
-        scaled = precision * m
-        H = np.diag(precision.ravel())
-        H -= np.outer(scaled, scaled) / (1 / LOG_TEMPERATURE_VARIANCE + (scaled * m).sum())
-        H += block_diag(*(g.swapaxes(1, 2) @ ((weight[:, None] * p).T[:, :, None] * g)))
-        mean = (np.sqrt(weight)[:, None] * p)[:, :, None] * g.swapaxes(0, 1)
-        mean = mean.reshape(-1, K * d)
-        with threads_for(K * d, *mean.shape):
-            factor = np.linalg.cholesky(H - mean.T @ mean)
-            return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
+    def _slopes(self, logits: Array) -> Slopes:
+        """What the posterior has to know of cases.
+
+        The derivatives are of logits with all of the matrix: that less of it is used does not make
+        what it should be any surer.
+        """
+        u = self._mixed(logits)
+        by_u = np.ones_like(u)
+        by_Gamma = []
+        for k, source in enumerate(self._sources):
+            slope, by_Gamma_k = source.derivatives(u[:, k])
+            by_u[:, k] += self.source_share_ * (slope - 1)
+            by_Gamma.append(self.source_share_ * by_Gamma_k)
+        return Slopes(
+            logits=logits,
+            p=softmax(self._calibrated(logits), axis=1),
+            by_u=by_u,
+            by_Gamma=np.stack(by_Gamma) if by_Gamma else np.empty((*u.T.shape, 0)),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: I + W as W, in the single precision that it has."""
+        state = dict(vars(self))
+        if "matrix_" in state:
+            state["matrix_"] = (self.matrix_ - np.eye(len(self.matrix_))).astype(np.float32)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a state."""
+        self.__dict__.update(state)
+        if "matrix_" in state:
+            self.matrix_ = np.eye(len(self.matrix_)) + self.matrix_
 
 
 def _checked_rows(scores: ArrayLike) -> NDArray:

