@@ -82,8 +82,8 @@ def main(n_draws: int) -> None:
     rows = []
     for draw in range(n_draws):
         for n in SIZES:
-            for kind, truth in PROBABILITIES.items():
-                covered = calibrator_coverage(truth, n, np.random.default_rng([draw, n]))
+            for number, (kind, truth) in enumerate(PROBABILITIES.items()):
+                covered = calibrator_coverage(truth, n, np.random.default_rng([draw, n, number]))
                 rows.append({"of": "LinkCalibrator", "truth": kind, "n": n, "share": covered})
             for kind in MEANS:
                 covered = regressor_coverage(kind, n, np.random.default_rng([draw, n]))
