@@ -1,8 +1,8 @@
 """How often 95 % bands contain the truth, by kind of truth: `LinkCalibrator` and `ISGPRegressor`.
 
-Run as ``python benchmarks/bands.py [draws]``, 40 unless said otherwise: twenty minutes or more. Each number
-is the mean over draws of the share of new inputs at which the band contains the true curve; beside
-it its standard error over draws. Docstrings quote the table.
+Run as ``python benchmarks/bands.py [draws]``, 40 unless said otherwise: twenty minutes or more.
+Each number is the mean over draws of the share of new inputs at which the band contains the true
+curve; beside it its standard error over draws. Docstrings quote it, for the regressor five draws.
 """
 
 import sys
