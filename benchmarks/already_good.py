@@ -6,6 +6,10 @@ whose logarithm has a normal prior. Boosting that was stopped early needs no cal
 Bayes and extra trees do, and show the harm. The sets were chosen before any was measured: tables
 that the book's stores do not have, made by scikit-learn. Log losses are in millinats less those of
 `LinkCalibrator`, with standard errors over sets.
+
+Measured: with 50, 200 and 1,000 cases, both members gain 21 ± 8, 1.2 ± 2.4 and -0.9 ± 0.7 millinats
+where scores are good already, and 9 ± 6, 2.2 ± 1.5 and 0.1 ± 0.1 elsewhere, but lose 33 on one set.
+"No change" alone does the same. The book's page on the calibrator has what that costs on plateaus.
 """
 
 import warnings

@@ -216,6 +216,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     ) -> tuple[Array, Array]:
         """Lower and upper ends of a central interval at each input; warns as :meth:`predict` does.
 
+        The prior is smooth, so intervals for a curve with jumps or corners are too narrow. In five
+        draws of 1,000 rows (``benchmarks/bands.py``) those of level 0.95 contained one step at 61 ±
+        7 % of the inputs, three steps at 67 ± 3, a corner at 78 ± 6, a plateau between slopes at
+        91 ± 1, a straight line at 100, a bent curve at 94 ± 2, the cube of normal inputs at 90 ± 6,
+        and the logarithm and the root of log-normal inputs at 90 ± 6 and 89 ± 7.
+
         Parameters
         ----------
         X : array-like of shape (n, 1) or (n,)
