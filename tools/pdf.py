@@ -20,6 +20,7 @@ import browser
 import notebooks
 import yaml
 from bs4 import BeautifulSoup, Tag
+from playwright.sync_api import Browser
 from pypdf import PdfWriter
 from pypdf.generic import NameObject, TextStringObject
 
@@ -164,32 +165,32 @@ def volumes() -> list[Volume]:
     return found
 
 
-def print_volume(volume: Volume, html: Path) -> Path:
+def print_volume(volume: Volume, html: Path, started: Browser) -> Path:
     """Print one volume beside the folder of the built book."""
     small = "<div style='font-size:8px;width:100%;text-align:center;color:#555'>{}</div>"
     text, headings = assemble(html, volume.pages, volume.title, volume.evidence)
     document = html / "print.html"
     document.write_text(text, "utf-8")
     file = html.parent / volume.file
-    with browser.chromium() as started:
-        page = started.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
-        page.set_default_timeout(600_000)
-        page.emulate_media(media="print")
-        page.goto(document.as_uri())
-        browser.typeset(page)
-        page.evaluate(FIT)
-        page.pdf(
-            path=file,
-            format="A4",
-            scale=SCALE,
-            margin={"left": MARGIN, "right": MARGIN, "top": MARGIN, "bottom": MARGIN},
-            print_background=True,
-            tagged=True,
-            outline=True,
-            display_header_footer=True,
-            header_template=small.format(escape(volume.title)),
-            footer_template=small.format("<span class='pageNumber'></span>"),
-        )
+    page = started.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
+    page.set_default_timeout(600_000)
+    page.emulate_media(media="print")
+    page.goto(document.as_uri())
+    browser.typeset(page)
+    page.evaluate(FIT)
+    page.pdf(
+        path=file,
+        format="A4",
+        scale=SCALE,
+        margin={"left": MARGIN, "right": MARGIN, "top": MARGIN, "bottom": MARGIN},
+        print_background=True,
+        tagged=True,
+        outline=True,
+        display_header_footer=True,
+        header_template=small.format(escape(volume.title)),
+        footer_template=small.format("<span class='pageNumber'></span>"),
+    )
+    page.close()
     document.unlink()
     name_outline(file, headings)
     return file
@@ -200,7 +201,8 @@ def main() -> None:
     if not browser.executable():
         raise SystemExit("no chromium on this machine (on Debian: apt install chromium)")
     for volume in volumes():
-        print(print_volume(volume, HTML))
+        with browser.chromium() as started:  # anew for each: the book fills its memory
+            print(print_volume(volume, HTML, started))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 import unicodedata
 
-import browser
 import notebooks
 import pdf
 import pytest
@@ -82,10 +81,9 @@ def test_a_report_has_a_volume_of_its_own():
         assert volume.pages == [("", f"book/reference/{name}")]
 
 
-@pytest.mark.skipif(not browser.executable(), reason="no chromium")
-def test_a_printed_report_has_about_eight_pages():
+def test_a_printed_report_has_about_eight_pages(browser):
     for volume in (volume for volume in pdf.volumes() if volume.file.startswith("report-")):
-        printed = PdfReader(pdf.print_volume(volume, pdf.HTML))
+        printed = PdfReader(pdf.print_volume(volume, pdf.HTML, browser))
         assert 6 <= len(printed.pages) <= 10
         extracted = "".join(page.extract_text() for page in printed.pages)
         text = unicodedata.normalize("NFKC", extracted)  # two letters may be one sign
