@@ -15,11 +15,11 @@ from .learning.calibration.base_rates import PriorEstimate as PriorEstimate
 from .learning.calibration.base_rates import estimate_prior as estimate_prior
 from .learning.calibration.calibrated_classifier import CalibratedClassifier as CalibratedClassifier
 from .learning.calibration.link_calibrator import LinkCalibrator as LinkCalibrator
-from .learning.calibration.reliability import Reliability as Reliability
-from .learning.calibration.reliability import reliability as reliability
 from .learning.calibration.softmax_calibrator import SoftmaxCalibrator as SoftmaxCalibrator
 from .learning.displays.displays import LinkDisplay as LinkDisplay
 from .learning.displays.displays import MonotoneDisplay as MonotoneDisplay
+from .learning.displays.reliability import Reliability as Reliability
+from .learning.displays.reliability import reliability as reliability
 from .learning.displays.reliability_display import ReliabilityDisplay as ReliabilityDisplay
 from .learning.displays.reliability_display import ReliabilityPanels as ReliabilityPanels
 from .learning.estimators.linkgistic import LinkgisticClassifier as LinkgisticClassifier

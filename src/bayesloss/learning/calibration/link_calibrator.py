@@ -15,7 +15,6 @@ only as the logarithm of the distance: no score makes anything certain.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -41,54 +40,15 @@ from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransf
 from bayesloss.learning.data.checks import check_total
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
 from bayesloss.learning.data.rows import Rows, is_dask, read_scores
+from bayesloss.learning.data.survey import Survey
 from bayesloss.threads import on_one_thread
 from bayesloss.warnings import warn_caller, warn_unconverged
 
-_MANY = 100  # kinds of labels that are told apart before they are refused
 # Where less than an eighth of the fitted scores was in [0, 1], four or more that all are there look
 # like probabilities: chance would put them there once in 8^4 times.
 _RARELY_INSIDE = 0.125
 _SUSPECTED = 4
 _STRAYED = 0.01  # the part of probabilities that slips may have put outside [0, 1]
-
-
-@dataclass(frozen=True)
-class _Survey:
-    """What is asked of all cases before the fit."""
-
-    labels: NDArray  # the first of the sorted kinds
-    n: int
-    weight: float
-    whole: bool  # whether all weights are whole numbers
-    inside: int  # how many scores lie in [0, 1]
-    low: float  # the extreme scores, NaN if one is
-    high: float
-
-    @classmethod
-    def of(cls, x: Array, y: NDArray, weight: Array) -> "_Survey":
-        """Survey a part of the cases, which may be empty."""
-        return cls(
-            labels=np.unique(y)[:_MANY],
-            n=len(x),
-            weight=float(weight.sum()),
-            whole=bool((weight % 1 == 0).all()),
-            inside=int(((x >= 0) & (x <= 1)).sum()),
-            low=float(x.min(initial=np.inf)),
-            high=float(x.max(initial=-np.inf)),
-        )
-
-    @classmethod
-    def merged(cls, parts: list["_Survey"]) -> "_Survey":
-        """The survey of all from those of parts."""
-        return cls(
-            labels=np.unique(np.concatenate([part.labels for part in parts]))[:_MANY],
-            n=sum(part.n for part in parts),
-            weight=sum(part.weight for part in parts),
-            whole=all(part.whole for part in parts),
-            inside=sum(part.inside for part in parts),
-            low=float(np.min([part.low for part in parts])),
-            high=float(np.max([part.high for part in parts])),
-        )
 
 
 @on_one_thread
@@ -186,7 +146,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self._validate_params()
         with all_or_nothing(self):
             rows = read_scores(scores, y, sample_weight, groups)
-            survey = rows.fold(_Survey.of, merge=_Survey.merged)
+            survey = rows.fold(Survey.of, merge=Survey.merged)
             if is_dask(scores):
                 check_total(survey.weight, survey.n, whole=survey.whole)
             ends = self._read(survey)
@@ -308,7 +268,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             return p
         return at_prior(p, prior, self.class_prior_, self.classes_)
 
-    def _read(self, survey: _Survey) -> Array:
+    def _read(self, survey: Survey) -> Array:
         """Take classes and scale from what is known of the cases; return the scores' ends."""
         self.classes_ = survey.labels
         if len(self.classes_) == 1:

@@ -9,9 +9,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._response import _get_response_values_binary
 
 from bayesloss.arrays import Array, as_array, one_label_a_row
-from bayesloss.learning.calibration.reliability import PredictedCases, Reliability, reliability
 from bayesloss.learning.data.checks import check_weights
 from bayesloss.learning.displays.displays import axes_or_new, import_pyplot
+from bayesloss.learning.displays.reliability import PredictedCases, Reliability, reliability
 
 _DIAGONAL = "perfectly calibrated"
 _TOP = "the top label"
