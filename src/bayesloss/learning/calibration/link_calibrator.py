@@ -211,16 +211,16 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         Bands of level 0.95 contained it at so many per cent of the scores, on average over 40
         draws (``benchmarks/bands.py``; standard errors are 1.4 at most):
 
-        ============================  ==========  ============
-        true curve                    200 scores  1,000 scores
-        ============================  ==========  ============
-        straight, in log odds                100           100
-        bent                                  97            98
-        with a corner                         94            97
-        with a plateau between slopes         89            91
-        one step                              77            77
-        three steps                           85            61
-        ============================  ==========  ============
+        ==============================  ==========  ============
+        true curve                      200 scores  1,000 scores
+        ==============================  ==========  ============
+        straight, in log odds                  100           100
+        bent                                    97            98
+        with a corner                           94            97
+        with a plateau between slopes           89            91
+        one step                                77            77
+        three steps                             85            61
+        ==============================  ==========  ============
 
         So do not rely on the band where probabilities may jump. Quantiles as far again from the
         median would bring one step to 91 % at 1,000 scores and three to 85 %, with bands that are
