@@ -1,6 +1,7 @@
 """The calibrators' features in pairs; how, says ``feature_pairs``."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -82,14 +83,22 @@ def test_link_calibrator(said, beside):
     np.testing.assert_allclose(request.predicted(), otherwise.predicted(), rtol=0, atol=1e-6)
 
 
+# Which cases are held out together goes by the order of classes and of groups, and so do the shares
+# of matrix and sources that these decide.
+IN_ORDER = ("names", "groups")
+
+
+@pytest.mark.parametrize("sources", [True, "auto"])
 @pytest.mark.parametrize(("said", "beside"), pairs(SOFTMAX, APART))
-def test_softmax_calibrator(said, beside):
+def test_softmax_calibrator(said, beside, sources):
     generator = np.random.default_rng(5)
     logits = generator.normal(size=(N + 30, 3)) * [1.0, 2.0, 1.5]
     chances = np.exp(log_softmax(0.6 * logits + [0.3, 0.0, -0.5], axis=1))
     y = (chances.cumsum(axis=1) < generator.random((N + 30, 1))).sum(axis=1)
-    request = Request(logits[:N], y[:N], logits[N:], SoftmaxCalibrator)
+    make = partial(SoftmaxCalibrator, sources=sources)
+    request = Request(logits[:N], y[:N], logits[N:], make)
     request = both_on(SOFTMAX, request, said, beside)
     otherwise = SOFTMAX[said].otherwise(request)
-    # Where a search by L-BFGS may end.
-    np.testing.assert_allclose(request.predicted(), otherwise.predicted(), rtol=0, atol=1e-4)
+    # Where a search by L-BFGS may end; or three times the most that another order was seen to do.
+    atol = 0.06 if sources == "auto" and said in IN_ORDER else 1e-4
+    np.testing.assert_allclose(request.predicted(), otherwise.predicted(), rtol=0, atol=atol)
