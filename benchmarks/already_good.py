@@ -113,7 +113,8 @@ def measured() -> Iterator[dict]:
         for name, make in MODELS.items():
             model = make().fit(X[:N_TRAIN], y[:N_TRAIN])
             p = model.predict_proba(X[N_TRAIN:])[:, 1].clip(SMALLEST, 1 - SMALLEST)
-            odds, labels = logit(p), y[N_TRAIN:]
+            odds = logit(p)
+            labels = y[N_TRAIN:]
             for n in SIZES:
                 found = losses(odds[:n], labels[:n], odds[-N_TEST:], labels[-N_TEST:])
                 yield {"table": table, "model": name, "n": n} | found

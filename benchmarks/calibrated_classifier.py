@@ -31,7 +31,8 @@ TABLES = (
     *("films", "flights", "insurance", "lectures", "mortgage", "murders", "participation", "pima"),
     *("ratings", "stagec", "verbal_aggression", "wages"),
 )
-TRAIN, TEST = 1_500, 5_000
+TRAIN = 1_500
+TEST = 5_000
 
 
 class Remembering(BaseEstimator):

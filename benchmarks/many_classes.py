@@ -108,7 +108,8 @@ def draws(name: str, model: str) -> Iterator[tuple[int, int, Any, Any, Any, Any]
         chosen = table(name)
         X, y, X_pool, y_pool, X_test, y_test = split(*load(chosen), chosen.sizes, 0)
         fitted = MODELS[model]().fit(X, y)
-        p, test = fitted.predict_proba(X_pool), fitted.predict_proba(X_test)
+        p = fitted.predict_proba(X_pool)
+        test = fitted.predict_proba(X_test)
         return {"p": p, "y": y_pool, "test": test, "y_test": y_test}
 
     found = cached(f"bench {name.replace('/', ' ')}, {model}", make)
@@ -129,7 +130,8 @@ def simulate(K: int, n: int, seed: int) -> tuple[Any, Any]:
     centre = fixed.normal(size=(max(2, K // 10), rank))
     places = centre[fixed.integers(0, len(centre), K)] + 0.6 * fixed.normal(size=(K, rank))
     places /= np.linalg.norm(places, axis=1, keepdims=True)
-    b, bias = 0.3 * fixed.normal(size=K), fixed.normal(size=K)
+    b = 0.3 * fixed.normal(size=K)
+    bias = fixed.normal(size=K)
     rng = np.random.default_rng([K, seed])
     y = rng.integers(0, K, n)
     inputs = places[y] * rng.gamma(4, 0.25, (n, 1)) + 0.25 * rng.normal(size=(n, rank))

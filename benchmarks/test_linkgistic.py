@@ -23,8 +23,12 @@ from bayesloss.learning.sources.priors import grid_size
 from bayesloss_book.data.data_sets import DataError, load_images
 from bayesloss_book.references.source_laws import law_at
 
-N_BASIS, N_DRAWS = 64, 64
-WEIGHT_STEPS, MODE_STEPS, ROUNDS = 10, 30, 8  # of the plain recipe; eight rounds is what ours took
+N_BASIS = 64
+N_DRAWS = 64
+# of the plain recipe; eight rounds is what ours took
+WEIGHT_STEPS = 10
+MODE_STEPS = 30
+ROUNDS = 8
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +122,12 @@ def test_e_step(benchmark, n):
     x = 3 * torch.randn(n, dtype=torch.float64, generator=generator)
     y = (torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(x)).double()
     kernel = TrigonometricKernel(a=1.2, c=0.5 / float(x.abs().max()), n_basis=N_BASIS)
-    prior, likelihood = ISGP(kernel, gamma=0.01), Bernoulli(LogLoss())
+    prior = ISGP(kernel, gamma=0.01)
+    likelihood = Bernoulli(LogLoss())
 
     def e_step():
-        low, high = float(x.min()), float(x.max())
+        low = float(x.min())
+        high = float(x.max())
         nodes = torch.linspace(low, high, grid_size(prior, high - low, n), dtype=torch.float64)
         shares = likelihood.shares(x, y, torch.ones_like(x), nodes)
         joint = LogJoint(prior, likelihood, likelihood.on_grid(prior.features, nodes, shares))
@@ -137,7 +143,8 @@ def test_e_step(benchmark, n):
 @pytest.mark.parametrize("a", [None, 1.2])
 def test_expectations(benchmark, monkeypatch, a, exact):
     rng = np.random.default_rng(0)
-    X, beta = rng.normal(size=(1000, 20)), rng.normal(size=20) / 2
+    X = rng.normal(size=(1000, 20))
+    beta = rng.normal(size=20) / 2
     x = X @ beta
     y = rng.random(1000) < 1 / (1 + np.exp(-np.where(x > 0, 3 * x, x)))
 

@@ -151,7 +151,8 @@ def compare(where: str, rounds: int, names: list[str]) -> None:
     """Print a line a call."""
     print(f"{where}: seconds (of all cores) by default, with one thread, and their ratios")
     for name in names:
-        default, one = [], []
+        default = []
+        one = []
         for _ in range(rounds):
             default.append(in_process(name, one=False))
             one.append(in_process(name, one=True))

@@ -50,7 +50,8 @@ if __name__ == "__main__":
     model = LinkgisticClassifier(max_iter=3).fit(X, y)
     jobs = (predict, calibrate, classify, compute, blas_threads)
     expected = [job(0) for job in jobs]
-    held, forked = threading.Event(), threading.Event()
+    held = threading.Event()
+    forked = threading.Event()
 
     def hold() -> None:
         """Be in the middle of a fit."""

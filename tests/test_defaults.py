@@ -65,7 +65,8 @@ def test_a_parameter_that_is_described_has_the_default_that_is_told(module):
     shown = [each for name in public for each in described(name, module) if callable(each)]
     kin = [(name, default) for each in shown for name, default in documented(each).items()]
     for each in shown:
-        told, text = documented(each), inspect.getdoc(each) or ""
+        told = documented(each)
+        text = inspect.getdoc(each) or ""
         assert told.keys() <= inspect.signature(each).parameters.keys() or inspect.isclass(each)
         for parameter in inspect.signature(each).parameters.values():
             default = parameter.default

@@ -10,7 +10,8 @@ from bayesloss.kernels import SquaredExponential
 
 def test_values():
     kernel = SquaredExponential(a=2.0, b=3.0)
-    x, z = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 1.0, -2.0])
+    x = torch.tensor([0.0, 1.0])
+    z = torch.tensor([0.5, 1.0, -2.0])
     expected = [[3 * math.exp(-((p - q) ** 2)) for q in z.tolist()] for p in x.tolist()]
     got = kernel(x, z)
     assert got.dtype == torch.float64

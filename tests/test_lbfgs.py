@@ -17,7 +17,8 @@ def curvatures(n_problems=3, size=6):
 
 def two_loops(steps, changes, gradient):
     """The textbook's recursion (Nocedal and Wright, algorithm 7.4) for one problem."""
-    q, alphas = gradient.clone(), []
+    q = gradient.clone()
+    alphas = []
     for s, y in reversed(list(zip(steps, changes, strict=True))):
         alphas.append(float(s @ q) / float(s @ y))
         q = q - alphas[-1] * y

@@ -47,7 +47,8 @@ def test_the_list_says_of_tests_of_scikit_learn_why_they_do_not_apply():
 
 
 def test_what_is_left_out_must_fail_and_must_be_there():
-    module, marks = SimpleNamespace(__name__="theirs"), []
+    module = SimpleNamespace(__name__="theirs")
+    marks = []
 
     def item(name):
         return SimpleNamespace(

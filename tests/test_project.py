@@ -63,7 +63,8 @@ def read_lock(text: str) -> tuple[dict[str, str], list[str]]:
 
 def closure(name: str, extras: set[str]) -> dict[str, str | None]:
     todo = [(canonicalize_name(name), extra) for extra in ("", *extras)]
-    seen, needed = set(), {}
+    seen = set()
+    needed = {}
     while todo:
         package, extra = todo.pop()
         if (package, extra) in seen:
@@ -259,7 +260,8 @@ def test_page_has_its_code(page):
 
 
 def test_code_of_the_book_has_its_page():
-    root, pages = ROOT / "src/bayesloss_book", notebooks.pages()
+    root = ROOT / "src/bayesloss_book"
+    pages = notebooks.pages()
     files = [path for part in PARTS for path in (root / part).rglob("*.py")]
     names = {str(path.relative_to(root).with_suffix("")) for path in files}
     assert not {
@@ -614,11 +616,13 @@ def page_of(name: str, pages: list[str]) -> str | None:
 
 def test_pages_do_not_import_each_other():
     """But for what `ACROSS` names: a page can be read, moved or deleted by itself."""
-    pages, files = notebooks.pages(), modules("bayesloss_book")
+    pages = notebooks.pages()
+    files = modules("bayesloss_book")
     found = set()
     for name, path in files.items():
         for to in imports(path, inside=True) & files.keys():
-            here, there = page_of(name, pages), page_of(to, pages)
+            here = page_of(name, pages)
+            there = page_of(to, pages)
             if there and here != there:
                 found.add((name, to))
     assert found == set()

@@ -243,7 +243,8 @@ def test_gradients_lean_on_no_convention(loss, monkeypatch):
         return torch.where((x > min) & (x < max), x, x.detach().clip(min, max))
 
     monkeypatch.setattr(torch.Tensor, "clamp", clamp)
-    points, h = [-1.0, 0.0, 1.0], 1e-6
+    points = [-1.0, 0.0, 1.0]
+    h = 1e-6
     if isinstance(loss, SquareLoss):  # whose link has kinks at its ends, unlike its conjugate
         functions = {loss.conjugate: points, loss.inverse_canonical_link: [0.0]}
     else:

@@ -105,7 +105,8 @@ def test_large_products_get_the_users_threads(three):
 
 
 def test_blas_has_one_thread_until_the_last_python_thread_leaves(three):
-    entered, may_leave = threading.Event(), threading.Event()
+    entered = threading.Event()
+    may_leave = threading.Event()
 
     def small():
         with one_thread():
@@ -158,7 +159,9 @@ class Watched:
     """Numbers that remember how many threads there were when they were read."""
 
     def __init__(self, values):
-        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+        self.values = values
+        self.shape = values.shape
+        self.dtype = values.dtype
         self.seen = set()
 
     def __len__(self):

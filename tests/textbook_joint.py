@@ -20,7 +20,8 @@ def simulate(n=40, noise=0.2, seed=0):
 
 def nu_of(prior, x, Gamma):
     """Eqs. (8) and (9) for one Gamma, or many: (S, M + 1) to (S, n)."""
-    w, nu_0 = Gamma[..., :-1], Gamma[..., -1:]
+    w = Gamma[..., :-1]
+    nu_0 = Gamma[..., -1:]
     if isinstance(prior, GP):
         return nu_0 + w @ prior.kernel.basis(x).T
     return nu_0 + torch.einsum("...i,nij,...j->...n", w, prior.kernel.psi(x), w)

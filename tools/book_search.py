@@ -52,7 +52,8 @@ def _found(doctree: nodes.document, uri: str) -> Iterator[tuple[str, ...]]:
         place = f"{uri}#{part['ids'][0]}" if part["ids"] else uri
         if _has_title(part):
             kind = "api" if part.next_node(addnodes.desc) else "section"
-            title, text = _text(part.next_node(nodes.title)), _text(part)
+            title = _text(part.next_node(nodes.title))
+            text = _text(part)
             if part.parent is doctree:
                 yield kind, title, "", uri, text
             elif text:
@@ -109,7 +110,8 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     static = Path(app.outdir) / "_static"
     claims = []
     for claim in ledger().values():
-        url, title = f"book/{claim.page}.html#claim-{claim.id}", f"{claim.paper}, {claim.where}"
+        url = f"book/{claim.page}.html#claim-{claim.id}"
+        title = f"{claim.paper}, {claim.where}"
         claims.append(("claim", title, claim.page, url, claim.statement, claim.verdict))
     entries = [dict(zip(PARTS, entry, strict=False)) for entry in claims + _READ]
     add_words(entries, yaml.safe_load(WORDS.read_text("utf-8")))

@@ -138,7 +138,8 @@ def _link_terms(doctree: nodes.document) -> None:
             above = above.parent
         if not isinstance(above, nodes.paragraph) or _hidden(above):
             continue
-        parts, end = list[nodes.Node](), 0
+        parts = list[nodes.Node]()
+        end = 0
         others = [match.span() for match in ELSE.finditer(text)]
         for match in pattern.finditer(text):
             term = terms[re.sub(r"\s+", " ", match[1].lower().replace("’", "'"))]

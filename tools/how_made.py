@@ -80,7 +80,9 @@ class Code:
         """
         cell = self.cells[place]
         end = max((at for at, s in enumerate(cell) if self.drawing(s)), default=len(cell) - 1)
-        kept, needed, used = list[ast.stmt](), set[str](), set[str]()
+        kept = list[ast.stmt]()
+        needed = set[str]()
+        used = set[str]()
         for statement in reversed([*chain(*self.cells[:place]), *cell[: end + 1]]):
             read, bound = _flow(statement)
             if not kept or needed & (bound | _changed(statement)):
@@ -123,11 +125,13 @@ class Code:
 @cache
 def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
     """Return the names that a statement needs from before it, and those that it binds."""
-    read, bound = set[str](), set[str]()
+    read = set[str]()
+    bound = set[str]()
     if isinstance(statement, ast.For):
         for step in [ast.Assign([statement.target], statement.iter, lineno=1), *statement.body]:
             needs, binds = _flow(step)
-            read, bound = read | needs - bound, bound | binds
+            read = read | needs - bound
+            bound = bound | binds
         return read, bound
     tables = [symtable.symtable(ast.unparse(statement), "cell", "exec")]
     bound = {symbol.get_name() for symbol in tables[0].get_symbols() if symbol.is_assigned()}

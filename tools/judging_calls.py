@@ -20,7 +20,8 @@ def split(source: str) -> tuple[str, str]:
 
     The first is empty if there is no such statement, or nothing comes before it but imports.
     """
-    statements, lines = ast.parse(source).body, source.splitlines()
+    statements = ast.parse(source).body
+    lines = source.splitlines()
     for at, statement in enumerate(statements):
         names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
         if not isinstance(statement, ast.FunctionDef) and not _CHECKS.isdisjoint(names):
@@ -46,7 +47,8 @@ class ShowMathematics(SphinxPostTransform):
                 mathematics["classes"] = [*source.parent["classes"], "mathematics"]
                 source.replace_self(parts[1])
                 fold.parent.insert(0, mathematics)
-                fold["prompt_show"], fold["prompt_hide"] = "How it is judged", "Hide how"
+                fold["prompt_show"] = "How it is judged"
+                fold["prompt_hide"] = "Hide how"
 
 
 def setup(app: Sphinx) -> None:

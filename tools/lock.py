@@ -54,7 +54,8 @@ def main() -> None:
     whole = compile_("--all-extras", "--constraint", str(pins))
     pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(whole).values()))
     asked = ["--constraint", str(pins), *(f"--extra={extra}" for extra in EXTRAS)]
-    usual, lab = blocks(compile_(*asked)), blocks(compile_(*asked, "--extra=lab"))
+    usual = blocks(compile_(*asked))
+    lab = blocks(compile_(*asked, "--extra=lab"))
     files: tuple[list[str], ...] = ([], [], [], [])
     for name, match in blocks(whole).items():
         file = 1 if TORCH.match(name) else 0 if name in usual else 3 if name in lab else 2

@@ -167,7 +167,8 @@ def main() -> None:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "_build"))
         for fault in (f for f in draw(tree, given.n, given.seed) if tuple(f) not in done):
-            path, text = tree / fault.file, (tree / fault.file).read_text("utf-8")
+            path = tree / fault.file
+            text = (tree / fault.file).read_text("utf-8")
             path.write_text(fault.into(text), "utf-8")
             result, by, said = run(tree, test_files(tree, fault.file))
             path.write_text(text, "utf-8")

@@ -79,7 +79,8 @@ def from_source(name: str, book: Path = BOOK) -> NotebookNode:
     notebook = pair.parse((book / f"{name}.md").read_text("utf-8"))
     made_from = pair.sum_of(pair.source_of(notebook))
     notebook.metadata = from_dict(pair.METADATA | {"made_from": made_from, "stores": {}})
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.nbformat = 4
+    notebook.nbformat_minor = 5
     for position, cell in enumerate(notebook.cells):
         cell.id = hashlib.sha256(f"{name}:{position}".encode()).hexdigest()[:12]
     return notebook

@@ -38,7 +38,9 @@ SCREEN += "details.hide:not(.tag_hide-cell *), .definitions, .chapter-box .noteb
 
 REPORTS = ("book/reference/report_walder_nock", "book/reference/report_lacoste_julien")
 
-SCALE, MARGIN = 0.7, round(16 / 25.4 * 96)  # of the print; 16 mm, in CSS pixels
+# of the print; 16 mm, in CSS pixels
+SCALE = 0.7
+MARGIN = round(16 / 25.4 * 96)
 WIDTH = round((210 / 25.4 * 96 - 2 * MARGIN) / SCALE)  # of A4 between the margins, in CSS pixels
 
 # What is wider than the paper is made smaller until it fits, the inner parts first: a formula
@@ -64,7 +66,8 @@ for (const kind of ["mjx-container[display], .pst-scrollable-table-container",
 
 def chapters(evidence: bool) -> list[Page]:
     """The part, empty for the front page, and the name of each page of a volume, in order."""
-    found, part = [], ""
+    found = []
+    part = ""
     toc = (notebooks.ROOT / "_toc.yml").read_text("utf-8")
     for caption, file in re.findall(r"- caption: (.*)|(?:root|file): (\S+)\.", toc):
         part = caption or part
@@ -74,7 +77,11 @@ def chapters(evidence: bool) -> list[Page]:
 
 def assemble(html: Path, pages: list[Page], title: str, evidence: bool) -> tuple[str, list[str]]:
     """One document with the articles of all pages, to lie beside their folder; its headings."""
-    names, contents, body, headings, last = {name for _, name in pages}, "", "", [], ""
+    names = {name for _, name in pages}
+    contents = ""
+    body = ""
+    headings = []
+    last = ""
     for part, name in pages:
         soup = BeautifulSoup((html / f"{name}.html").read_text("utf-8"), "html.parser")
         article = soup.select_one("article.bd-article")
@@ -117,7 +124,8 @@ def _prepare(article: Tag, evidence: bool) -> None:
 def _lead_inside(article: Tag, name: str, names: set[str]) -> None:
     """Give each place of a page an id that has the page's name; lead links there."""
     for tag in (tag for tag in article.find_all(id=True) if not tag.find_parent("svg")):
-        own, tag["id"] = tag["id"], f"{name}--{tag['id']}"
+        own = tag["id"]
+        tag["id"] = f"{name}--{tag['id']}"
         for script in article.find_all("script", string=True):
             script.string = script.string.replace(f'"{own}"', f'"{tag["id"]}"')
     for link in article.find_all("a", href=True):

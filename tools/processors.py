@@ -94,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"== {name}, {threads} threads", flush=True)
         count = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         count["OMP_WAIT_POLICY"] = "PASSIVE"  # on two cores: who waits lets others run
-        start, row, named = time.monotonic(), f"{name:<14}{threads:>7}", list[str]()
+        start = time.monotonic()
+        row = f"{name:<14}{threads:>7}"
+        named = list[str]()
         for kind, paths in kinds.items():
             if not paths:
                 row += f"{'-':>18}"

@@ -45,7 +45,8 @@ class Recorded(ast.NodeTransformer):
     """The code with each number that it rounds or compares handed to the functions of `start`."""
 
     def __init__(self, place: str) -> None:
-        self.place, self.told = place, False
+        self.place = place
+        self.told = False
 
     def _call(self, node: ast.expr, name: str, *given: ast.expr) -> ast.Call:
         place = ast.Constant(f"{self.place}:{node.lineno}")
@@ -80,7 +81,8 @@ class Recorded(ast.NodeTransformer):
         return self._inside(node, True)
 
     def _inside(self, node: ast.AST, told: bool) -> ast.AST:
-        before, self.told = self.told, self.told or told
+        before = self.told
+        self.told = self.told or told
         self.generic_visit(node)
         self.told = before
         return node
@@ -98,7 +100,8 @@ def start(path: str) -> None:
     """Record this kernel's cells, and the modules of the workshop that they import, in `path`."""
     from IPython import get_ipython
 
-    shell, process = get_ipython(), os.getpid()
+    shell = get_ipython()
+    process = os.getpid()
 
     def record(place: str, how: str | None, values: object) -> None:
         with suppress(TypeError, ValueError, RuntimeError):  # what is no array, or of no number
@@ -200,7 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import notebooks
     import processors
 
-    known, can = notebooks.pages(), processors.possible()
+    known = notebooks.pages()
+    can = processors.possible()
     parser = argparse.ArgumentParser(description="Is there room about the numbers of the pages?")
     parser.add_argument("--on", nargs="+", choices=processors.PROCESSORS, default=can)
     parser.add_argument("page", nargs="*", choices=[[], *known], help="all if none")

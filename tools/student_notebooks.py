@@ -65,7 +65,8 @@ def tags(cell: NotebookNode) -> list[str]:
 
 def pieces(source: str) -> Iterator[tuple[ast.stmt, str]]:
     """Each statement with its text, which begins after the one before."""
-    lines, start = source.splitlines(), 0
+    lines = source.splitlines()
+    start = 0
     for statement in ast.parse(source).body:
         end = statement.end_lineno or start
         yield statement, "\n".join(lines[start:end])
@@ -93,7 +94,9 @@ def install(page: str) -> str:
 
 def code_of(cells: list[NotebookNode], *left_out: str) -> tuple[list[str], str]:
     """The code of each cell without some packages and what only they need; and all imports."""
-    judges, imports, rows = {"glue"}, list[str](), list[list[tuple[ast.stmt, str]]]()
+    judges = {"glue"}
+    imports = list[str]()
+    rows = list[list[tuple[ast.stmt, str]]]()
     for cell in cells:
         rows.append([])
         for statement, text in pieces(cell.source) if cell.cell_type == "code" else ():
@@ -108,7 +111,8 @@ def code_of(cells: list[NotebookNode], *left_out: str) -> tuple[list[str], str]:
             else:
                 judges -= bound
                 rows[-1].append((statement, text))
-    needed, codes = set[str](), list[str]()
+    needed = set[str]()
+    codes = list[str]()
     for cell, row in zip(reversed(cells), reversed(rows), strict=True):
         open_ = not any(tag.startswith(("hide", "remove", "param")) for tag in tags(cell))
         kept = list[str]()
@@ -138,7 +142,8 @@ class Plain:
     """Turns the MyST of one page into Markdown, with numbers and names where it had roles."""
 
     def __init__(self, app: Sphinx, docname: str) -> None:
-        self.env, self.docname = app.env, docname
+        self.env = app.env
+        self.docname = docname
         self.values = numbers_in(Path(app.env.doc2path(docname)))
         self.macros = app.config.mathjax3_config["tex"]["macros"]
         self.numbers = {
@@ -163,9 +168,11 @@ class Plain:
         if name.startswith("prf:"):
             number = self.numbers[label[1]][1] if label else ""
             title = f"{name[4:].capitalize()} {number}" + f": {title}" * bool(title)
-        begin, end = f"{indent}**{title}.**\n", ""
+        begin = f"{indent}**{title}.**\n"
+        end = ""
         if name == "dropdown":
-            begin, end = f"{indent}<details><summary>{title}</summary>\n", f"\n\n{indent}</details>"
+            begin = f"{indent}<details><summary>{title}</summary>\n"
+            end = f"\n\n{indent}</details>"
         inside = self(OPTIONS.sub("\n", inside)).rstrip()
         return self._inline(text[: opening.start()] + begin) + inside + end + self(after)
 
@@ -215,7 +222,8 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
     for place, cell in enumerate(cells):
         before, evidence, _ = f"\n{cell.source}".partition("\n## Evidence")
         if evidence:
-            cell.source, cells = before, cells[: place + 1]
+            cell.source = before
+            cells = cells[: place + 1]
     page = docname.removeprefix("book/")
     problems = is_problem_set(page)
     cells = list(starters(cells)) if problems else cells
@@ -229,7 +237,8 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
     given = next((code for cell, code in both if "parameters" in tags(cell)), "")
     told = {n: text.strip() for s, text in pieces(given) for n in _flow(s)[1] - PLUMBING}
     lines = {name: line for name, line in told.items() if "\n" not in line}
-    reach, changes = {name: {name} for name in lines}, set[str]()
+    reach = {name: {name} for name in lines}
+    changes = set[str]()
     title = app.env.titles[docname].astext()
     made = [new_markdown_cell(ABOUT.format(title=title, install=install(page)))]
     made.append(new_code_cell(imports))

@@ -12,7 +12,10 @@ from bayesloss_book.drawing.html import DASHED, Axis, Canvas, curve, framed, leg
 from paperledger.html import HTMLTable
 
 RATIOS = (1, 2, 3, 5, 8, 12, 20, 30)  # false alarms that one missed case costs
-_WIDTH, _HEIGHT, _BELOW = 400, 150, 60  # of the pictures: with text and table they fill one screen
+# of the pictures: with text and table they fill one screen
+_WIDTH = 400
+_HEIGHT = 150
+_BELOW = 60
 _REACH = 3  # of scores
 _ABOVE = Canvas(_WIDTH, _HEIGHT, Axis("", -_REACH, _REACH, []), Axis("probability", 0, 1, [0, 1]))
 _SCORES = Axis("score", -_REACH, _REACH, range(-_REACH, _REACH + 1))
@@ -78,8 +81,10 @@ def fits(n: int, seed: int) -> dict[str, np.ndarray]:
 
 def errors(curve: np.ndarray, ratio: int) -> tuple[int, int, int]:
     """Of 10,000 cases: how many are missed, how many are false alarms, and what both cost."""
-    yes, positive = curve > 1 / (1 + ratio), _CASES * truth(_GRID)
-    missed, alarms = round(positive[~yes].sum()), round((_CASES - positive)[yes].sum())
+    yes = curve > 1 / (1 + ratio)
+    positive = _CASES * truth(_GRID)
+    missed = round(positive[~yes].sum())
+    alarms = round((_CASES - positive)[yes].sum())
     return missed, alarms, ratio * missed + alarms
 
 
@@ -142,7 +147,8 @@ def _curves(given: dict[str, np.ndarray], cuts: dict[str, str], level: str) -> s
 
 def _tails(positive: np.ndarray, cut: str) -> str:
     """How many cases of either kind there are, filled where they are decided wrongly."""
-    density, drawn = 0.9 * _CASES / _CASES.max(), ""
+    density = 0.9 * _CASES / _CASES.max()
+    drawn = ""
     for name, share, colour, place in (
         ("missed", positive, COLOURS["accent"], f'x="0" width="{cut}"'),
         ("alarms", 1 - positive, COLOURS["Linear"], f'x="{cut}" width="{_WIDTH}"'),

@@ -8,7 +8,9 @@ class HTMLTable:
     """HTML that a notebook shows, with a text for terminals and, perhaps, Markdown for the PDF."""
 
     def __init__(self, content: str, text: str, markdown: str | None = None) -> None:
-        self._content, self._text, self._markdown = content, text, markdown
+        self._content = content
+        self._text = text
+        self._markdown = markdown
 
     def _repr_html_(self) -> str:
         return self._content

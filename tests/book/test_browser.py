@@ -128,7 +128,8 @@ def slider_problems(tab) -> list[str]:
         html = slider.evaluate("e => e.outerHTML")
         if not slider.evaluate("e => e.labels.length || e.ariaLabel"):
             found.append(f"no label names the slider {html}")
-        before, value = slider.evaluate(SLIDER_STATE), slider.input_value()
+        before = slider.evaluate(SLIDER_STATE)
+        value = slider.input_value()
         slider.press("Home" if slider.evaluate("e => e.value === e.max") else "End")
         if slider.evaluate(SLIDER_STATE) == before:
             found.append(f"nothing moves with the slider {html}")
@@ -282,7 +283,8 @@ def axe_problems(tab) -> list[str]:
     """
     tab.add_style_tag(content="* { transition: none !important }")  # no colours on their way
     tab.evaluate(THIN)
-    found, looks = [], {}
+    found = []
+    looks = {}
     for mode in ("dark", "light"):
         tab.evaluate("mode => { document.documentElement.dataset.theme = mode; }", mode)
         looks[mode] = tab.evaluate_handle(LOOKS, sorted(PASSED))
@@ -459,7 +461,8 @@ def first_found(tab, query):
 def test_the_right_place_is_found_first(visit):
     """The page searches as one types, takes quotes as they stand, and has claims by verdict."""
     visited = visit(HTML / "search.html")
-    tab, status = visited.tab, visited.tab.locator("#search-status")
+    tab = visited.tab
+    status = visited.tab.locator("#search-status")
     found = {query: first_found(tab, query) for query in SEARCHES}
     assert not {q: at for q, at in found.items() if not re.fullmatch(SEARCHES[q], at)}
     first_found(tab, "linkgistc")
@@ -498,7 +501,8 @@ def evidence(tab):
 
 def test_reading_folds_the_evidence_checking_shows_it_and_terms_say_their_meaning(visit):
     tab = visit(HTML / "book/learning/toy_regression.html").tab
-    term, tip = tab.locator("a.term").first, tab.locator(".term-tip")
+    term = tab.locator("a.term").first
+    tip = tab.locator(".term-tip")
     assert not tip.is_visible()
     for show in (term.hover, term.focus):
         show()

@@ -79,7 +79,9 @@ def target_of(folder: Path, address: str) -> tuple[Path, bool]:
 
 
 def dead_links(path: Path, root: Path) -> list[str]:
-    page, inside, found = read(path), root.resolve(), []
+    page = read(path)
+    inside = root.resolve()
+    found = []
     for address in page.links:
         parts = urlsplit(address)
         if is_outside(address) or parts.scheme:

@@ -31,7 +31,9 @@ def sources(notebook, kind):
 
 
 def code_problems(cells) -> list[str]:
-    known, imported, found = set(dir(builtins)) | {"display"}, set(), []
+    known = set(dir(builtins)) | {"display"}
+    imported = set()
+    found = []
     for place, source in enumerate(cells):
         found += [f"{len(line)} letters: {line}" for line in source.splitlines() if len(line) > 130]
         for statement in ast.parse(source).body:

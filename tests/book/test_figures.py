@@ -11,7 +11,9 @@ import pytest
 from matplotlib.pyplot import close, subplots
 
 HTML = notebooks.ROOT / "_build" / "html"
-LEAST, MOST = 300, 600  # px; wider figures lose a side on a phone (fit.js)
+# px; wider figures lose a side on a phone (fit.js)
+LEAST = 300
+MOST = 600
 
 # What is drawn beyond the axes is cut off. Legends and ticks are not data, and a reference line
 # that crosses a label is: it makes the label hard to read.

@@ -63,7 +63,9 @@ def untied(passage: str) -> list[str]:
 
 def problems(page: str, source: str, notebook: nbformat.NotebookNode) -> list[str]:
     """What a page says in its boxes that no cell computes, that none shows, or without an error."""
-    shown, values, captions = set(), {}, {}
+    shown = set()
+    values = {}
+    captions = {}
     for cell in notebook.cells:
         figure = cell.metadata.get("mystnb", {}).get("figure", {"name": "", "caption": ""})
         captions[figure["name"]] = figure["caption"]

@@ -49,7 +49,8 @@ def asks_all(source: str) -> bool:
 
 
 def execution_problems(notebook) -> list[str]:
-    cells, found = code_cells(notebook), []
+    cells = code_cells(notebook)
+    found = []
     for number, cell in enumerate(cells, start=1):
         first = cell.source.strip().splitlines()[0]
         where = f"code cell {number}, {first!r}"
@@ -252,7 +253,8 @@ def square(n: int) -> dict[str, int]:
 
 
 def test_guard_sees_a_store_that_has_changed_since(small_book):
-    book, results = small_book / "book", small_book / "data" / "results"
+    book = small_book / "book"
+    results = small_book / "data" / "results"
     run_cells(square, [{"n": 2}], results, "numbers")
     shows = CELL.replace("print(1)", 'print(load_results("../data/results", "numbers")["square"])')
     load = CELL.replace("print(1)", "from paperledger.stores.results import load_results")

@@ -48,7 +48,8 @@ def test_every_symbol_is_linked():
 
 def test_guard_sees_a_symbol_without_link():
     head = '<table class="notation docutils"><thead><tr><th>symbol</th>{}</tr></thead><tbody>'
-    link, none = '<td><a href="x">1</a></td>', "<td>1</td>"
+    link = '<td><a href="x">1</a></td>'
+    none = "<td>1</td>"
     by_theme = head.format("<th>in code</th>")
     end = "</tbody></table>"
     assert rows_without_links(f"{by_theme}<tr><td>a</td>{none}{link}{link}</tr>{end}") == []

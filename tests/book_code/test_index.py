@@ -23,7 +23,8 @@ def test_errors_are_those_of_the_cut(ratio):
         return 10_000 * quad(density, low, high, points=[0.3] if low < 0.3 < high else None)[0]
 
     whole = norm.cdf(3) - norm.cdf(-3)  # of scores that the picture shows
-    missed, alarms = share(-3, cut, True) / whole, share(cut, 3, False) / whole
+    missed = share(-3, cut, True) / whole
+    alarms = share(cut, 3, False) / whole
     found = index.errors(curve, ratio)
     assert found[:2] == pytest.approx((missed, alarms), abs=25)  # half a step of the grid
     assert found[2] == ratio * found[0] + found[1]

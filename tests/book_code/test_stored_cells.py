@@ -9,9 +9,11 @@ from paperledger.stores import results
 from paperledger.stores.results import load_provenance, load_results
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS, BOOK = ROOT / "data" / "results", ROOT / "src" / "bayesloss_book"
+RESULTS = ROOT / "data" / "results"
+BOOK = ROOT / "src" / "bayesloss_book"
 # Rows kept from wider plans; what seeds are asked for is said on the command line.
-MORE, BY_COMMAND = {"calibrators_more": 14, "sparse_means": 3}, {"verdicts_by_seed"}
+MORE = {"calibrators_more": 14, "sparse_means": 3}
+BY_COMMAND = {"verdicts_by_seed"}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,8 @@ def test_every_store_is_asked_for(asked):
 
 def test_what_is_asked_for_is_stored(asked):
     for name, (measure, cells, parameters) in asked.items():
-        origin, rows = load_provenance(RESULTS, name), load_results(RESULTS, name)
+        origin = load_provenance(RESULTS, name)
+        rows = load_results(RESULTS, name)
         assert origin["function"] == f"{measure.__module__}:{measure.__name__}"
         assert origin["parameters"] == parameters, name
         wanted = {tuple(cell[column] for column in cells[0]) for cell in cells}

@@ -43,7 +43,8 @@ def test_risks_and_decisions_by_enumeration(n_decisions, n_classes, by_row):
     for seed in range(20):
         table, p = exact_problem(seed, 20, n_decisions, n_classes, by_row)
         costs = CostMatrix.from_array(table, decisions=np.arange(n_decisions))
-        risk, decided = costs.risk(p), costs.decide(p)
+        risk = costs.risk(p)
+        decided = costs.decide(p)
         for i, row in enumerate(p.tolist()):
             own = (table[i] if by_row else table).tolist()
             expected = [sum(map(operator.mul, line, map(Fraction, row))) for line in own]
@@ -93,7 +94,8 @@ def test_decisions_in_the_users_own_words():
 
 
 def test_a_scorer_sorts_columns_itself():
-    X, y = np.arange(40.0)[:, None], np.repeat(["stays", "leaves"], 20)
+    X = np.arange(40.0)[:, None]
+    y = np.repeat(["stays", "leaves"], 20)
     model = LogisticRegression().fit(X, y)
     table = [[0, 300], [20, 0]]
     turned = CostMatrix.from_array(table, classes=["stays", "leaves"]).scorer()
@@ -109,8 +111,10 @@ def test_cost_and_regret_of_each_row(by_row):
     table, _ = exact_problem(2, 50, 4, 3, by_row)
     costs = CostMatrix.from_array(table, classes=list("xyz"), decisions=list("abcd"))
     rng = np.random.default_rng(3)
-    k, d = rng.integers(3, size=50), rng.integers(4, size=50)
-    y, taken = np.array(list("xyz"))[k], np.array(list("abcd"))[d]
+    k = rng.integers(3, size=50)
+    d = rng.integers(4, size=50)
+    y = np.array(list("xyz"))[k]
+    taken = np.array(list("abcd"))[d]
     for i in range(50):
         own = (table[i] if by_row else table).tolist()
         paid = own[d[i]][k[i]]
@@ -278,7 +282,8 @@ def test_scorer_with_weights_and_costs_by_row():
         paid = [table[i][(table[i] @ p[i]).argmin(), "abc".index(y[i])] for i in test]
         assert score == pytest.approx(-(weights[test] @ paid) / weights[test].sum())
     # Costs of all rows serve where all rows are scored, and say so where they are not.
-    whole, model = CostMatrix.from_array(table).scorer(), model.fit(X, y)
+    whole = CostMatrix.from_array(table).scorer()
+    model = model.fit(X, y)
     assert whole(model, X, y) == costs.scorer()(model, X, y, costs=table)
     with pytest.raises(ValueError, match="of the 240 rows with costs, got 80"):
         cross_validate(model, X, y, cv=cv, scoring=whole, error_score="raise")

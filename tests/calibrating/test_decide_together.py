@@ -50,10 +50,12 @@ def test_all_choices_are_no_better(name, k):
 
 def test_independent_labels_of_one_probability():
     """With P of 12 equal cases positive, k of them give 2 E[t / (k + P)], t hypergeometric."""
-    m, p = 12, 0.3
+    m = 12
+    p = 0.3
     every = np.array(list(itertools.product([0, 1], repeat=m)))
     weight = p ** every.sum(1) * (1 - p) ** (m - every.sum(1))
-    found, P = decide_together(every, sample_weight=weight), np.arange(m + 1)
+    found = decide_together(every, sample_weight=weight)
+    P = np.arange(m + 1)
     by_k = [
         binom.pmf(P, m, p) @ np.where(k + P > 0, 2 * k * P / m / np.maximum(k + P, 1), 1)
         for k in range(m + 1)

@@ -22,7 +22,8 @@ def masses(rng, *shape):
 def problems(draw):
     """Two distributions, some of whose masses are zero, and losses with ties."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n_states, n_actions = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    n_states = draw(st.integers(1, 6))
+    n_actions = draw(st.integers(1, 5))
     both = rng.exponential(size=(2, n_states)) * (rng.random((2, n_states)) < 0.8)
     both[:, 0] += 1e-3
     p, q = torch.tensor(both / both.sum(axis=1, keepdims=True))
@@ -32,7 +33,8 @@ def problems(draw):
 
 def test_risk_is_a_double_loop():
     rng = np.random.default_rng(0)
-    p, losses = masses(rng, 3, 4), torch.tensor(rng.normal(size=(4, 2)))
+    p = masses(rng, 3, 4)
+    losses = torch.tensor(rng.normal(size=(4, 2)))
     expected = [[sum(p[b, k] * losses[k, a] for k in range(4)) for a in range(2)] for b in range(3)]
     np.testing.assert_allclose(posterior_risk(p, losses), expected, atol=EXACT)
     assert bayes_action(p, losses).tolist() == np.argmin(expected, axis=1).tolist()
@@ -62,7 +64,9 @@ def test_divergence_is_excess_risk_and_never_negative(problem):
 
 def test_divergence_broadcasts():
     rng = np.random.default_rng(1)
-    p, q, losses = masses(rng, 4), masses(rng, 5, 4), torch.tensor(rng.normal(size=(4, 3)))
+    p = masses(rng, 4)
+    q = masses(rng, 5, 4)
+    losses = torch.tensor(rng.normal(size=(4, 3)))
     found = loss_divergence(p, q, losses)
     assert found.shape == (5,)
     assert found.tolist() == [float(loss_divergence(p, each, losses)) for each in q]
@@ -73,7 +77,8 @@ def test_divergence_broadcasts():
     assert float(found[1, 3]) == float(loss_divergence(q[1], q[3], losses))
 
 
-good, bad = torch.tensor([0.5, 0.5]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+good = torch.tensor([0.5, 0.5])
+bad = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
 
 
 @pytest.mark.parametrize(

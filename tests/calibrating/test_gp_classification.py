@@ -157,9 +157,11 @@ def test_warnings_point_at_the_caller():
 @pytest.mark.parametrize("inference", ["ep", "laplace"])
 def test_many_classes_are_each_against_the_rest(inference):
     X, y = load_iris(return_X_y=True)
-    X, y = X[::3], np.array(["a", "b", "c"])[y[::3]]
+    X = X[::3]
+    y = np.array(["a", "b", "c"])[y[::3]]
     model = GPClassifier(inference, length_scale=1.0, amplitude=3.0).fit(X, y)
-    p, decided = model.predict_proba(X), model.decision_function(X)
+    p = model.predict_proba(X)
+    decided = model.decision_function(X)
     parts = [GPClassifier(inference, length_scale=1.0, amplitude=3.0).fit(X, y == k) for k in "abc"]
     alone = np.column_stack([part.predict_proba(X)[:, 1] for part in parts])
     assert p == pytest.approx(alone / alone.sum(1, keepdims=True), abs=1e-9)

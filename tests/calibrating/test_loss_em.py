@@ -30,7 +30,8 @@ ROUNDING = 1e-10  # the measure asked for; sums of some dozen terms of size one 
 def problems(draw):
     """A posterior (some masses zero), losses with ties, M from the largest loss on, a start."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n_states, n_actions = draw(st.integers(2, 8)), draw(st.integers(1, 6))
+    n_states = draw(st.integers(2, 8))
+    n_actions = draw(st.integers(1, 6))
     p = rng.exponential(size=n_states) * (rng.random(n_states) < 0.8)
     p[0] += 1e-2
     losses = rng.uniform(size=(n_states, n_actions))

@@ -20,7 +20,8 @@ from bayesloss.calibrating import gp_classification
 @pytest.mark.parametrize("more", [-1e-5, 1e-5])
 def test_held_out_probabilities_are_averages_over_f(more):
     """LHG (25): Phi averaged over f ~ N(m, v), by quadrature, tells just too little, or enough."""
-    v, likelier = 0.5, math.log(0.5) + gp_classification._LEAST_GAIN + more
+    v = 0.5
+    likelier = math.log(0.5) + gp_classification._LEAST_GAIN + more
 
     def told(m):
         return math.log(quad(lambda f: ndtr(f) * norm.pdf(f, m, math.sqrt(v)), -8, 8)[0])
@@ -99,7 +100,8 @@ def test_columns_of_any_unit(model):
     """Breast cancer with units from 1e-3 to 1e3: as good as standardised, where 0.5 was given."""
     X, y = load_breast_cancer(return_X_y=True)
     units = 10 ** np.random.default_rng(0).uniform(-3, 3, X.shape[1])
-    train, test = np.arange(80), np.arange(80, 400)
+    train = np.arange(80)
+    test = np.arange(80, 400)
     p = model.fit(X[train] * units, y[train]).predict_proba(X[test] * units)
     plain = ((X - X[train].mean(0)) / X[train].std(0))[train], y[train]
     again = model.fit(*plain).predict_proba((X[test] - X[train].mean(0)) / X[train].std(0))
@@ -120,7 +122,8 @@ def test_far_away_the_prior_is_left():
 @pytest.mark.filterwarnings("ignore:the fit tells nothing")
 def test_duplicate_inputs():
     """A singular kernel matrix: as two data at one place, which is what they are."""
-    X, y = [[0.0], [0.0], [1.0], [1.0], [1.0]], [0, 0, 1, 1, 0]
+    X = [[0.0], [0.0], [1.0], [1.0], [1.0]]
+    y = [0, 0, 1, 1, 0]
     near = [[0.0], [1e-6], [1.0], [1.0 + 1e-6], [1.0 - 1e-6]]
     for model in (GPClassifier(), GPClassifier("laplace"), LossEMClassifier(CostMatrix(1, 2))):
         model.set_params(length_scale=1.0, amplitude=1.0)

@@ -79,10 +79,12 @@ class SecondDevice(TorchDispatchMode):
         self._lists.__exit__(*error)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs, name = dict(kwargs or {}), function.overloadpacket.__name__
+        kwargs = dict(kwargs or {})
+        name = function.overloadpacket.__name__
         if not types and kwargs.get("device") is None:  # of the processor
             return function(*args, **kwargs)
-        given, first = [], bool(args) and isinstance(args[0], _There)
+        given = []
+        first = bool(args) and isinstance(args[0], _There)
 
         def held(each):
             given.append(each)

@@ -52,10 +52,13 @@ def kernel():
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("form", [DenseInputs, SparseInputs])
 def test_sums_over_the_rows_of_inputs(form):
-    X, generator = matrix(), np.random.default_rng(1)
+    X = matrix()
+    generator = np.random.default_rng(1)
     inputs = form(torch.from_numpy(X) if form is DenseInputs else sparse.csr_array(X))
-    weight, centre = generator.uniform(0.5, 2, N), generator.normal(size=3)
-    W, S = generator.normal(size=(4, 3)), generator.normal(size=(4, N))
+    weight = generator.uniform(0.5, 2, N)
+    centre = generator.normal(size=3)
+    W = generator.normal(size=(4, 3))
+    S = generator.normal(size=(4, N))
     w, m, beta, slopes = map(torch.from_numpy, (weight, centre, W, S))
     np.testing.assert_allclose(inputs.sum(w), weight @ X, **CLOSE)
     np.testing.assert_allclose(inputs.squares_about(m, w), weight @ (X - centre) ** 2, **CLOSE)
@@ -79,8 +82,10 @@ def test_sums_over_the_rows_of_inputs(form):
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_centred_scores(form):
-    X, generator = matrix(), np.random.default_rng(2)
-    coef, centre = generator.normal(size=(2, 3)), generator.normal(size=3)
+    X = matrix()
+    generator = np.random.default_rng(2)
+    coef = generator.normal(size=(2, 3))
+    centre = generator.normal(size=3)
     expected = np.einsum("kd,nd->kn", coef, X - centre)
     np.testing.assert_allclose(centred_scores(form(X), coef, centre), expected, **CLOSE)
 
@@ -93,10 +98,12 @@ NYSTROM = NystromBasis(SquaredExponential(a=4.0), torch.linspace(-1.2, 1.1, 6).d
 @pytest.mark.parametrize("kind", [ISGP, GP])
 def test_sources_and_moments_are_those_of_one_row_at_a_time(kind, basis):
     """By psi or phi for w, and by a posterior's moments of single rows."""
-    x, generator = torch.linspace(-1.5, 1.7, N, dtype=torch.float64), np.random.default_rng(7)
+    x = torch.linspace(-1.5, 1.7, N, dtype=torch.float64)
+    generator = np.random.default_rng(7)
     prior = kind(basis, mu=0.3, gamma=2.0)
     Gamma = torch.from_numpy(generator.normal(size=(2, 7)))
-    w, rows = Gamma[:, :-1], x.split(1)
+    w = Gamma[:, :-1]
+    rows = x.split(1)
     squares = torch.cat([torch.einsum("si,nij,sj->sn", w, basis.psi(row), w) for row in rows], 1)
     for form in (type(basis), Basis):
         np.testing.assert_allclose(form.integrated_square(basis, x, w), squares, atol=1e-10)
@@ -130,7 +137,8 @@ def test_shares_of_the_nodes_are_hat_functions():
     generator = np.random.default_rng(5)
     nodes = np.linspace(-2, 3, 9)
     x = np.concatenate([generator.uniform(-2, 3, N - 3), nodes[[0, 4, 8]]])
-    y, weight = generator.integers(0, 2, N), generator.uniform(0.5, 2, N)
+    y = generator.integers(0, 2, N)
+    weight = generator.uniform(0.5, 2, N)
     hats = np.maximum(0, 1 - np.abs(x - nodes[:, None]) / (nodes[1] - nodes[0]))
     given = (torch.from_numpy(each) for each in (x, y.astype(float), weight, nodes))
     found = Bernoulli.shares(*given)
@@ -140,7 +148,8 @@ def test_shares_of_the_nodes_are_hat_functions():
 @pytest.mark.usefixtures("blocks")
 def test_derivatives_of_the_softmax_of_sources():
     """Of the log joint density of K sources, by automatic differentiation of another form of it."""
-    prior, generator = ISGP(kernel(), mu=0.3, gamma=2.0), torch.Generator().manual_seed(6)
+    prior = ISGP(kernel(), mu=0.3, gamma=2.0)
+    generator = torch.Generator().manual_seed(6)
     x = torch.rand(3, N, generator=generator, dtype=torch.float64) * 2 - 1
     codes = torch.randint(0, 3, (N,), generator=generator)
     weight = torch.rand(N, generator=generator, dtype=torch.float64) + 0.5

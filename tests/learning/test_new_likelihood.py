@@ -41,17 +41,22 @@ class NegativeBinomial(Likelihood):
     hyper_parameters = {"shape": (1e-2, 1e4)}  # noqa: RUF012
 
     def __init__(self, shape, name="counts"):
-        self.shape, self.name = torch.as_tensor(shape, dtype=torch.float64), name
+        self.shape = torch.as_tensor(shape, dtype=torch.float64)
+        self.name = name
 
     def log_density(self, nu, data):
-        y, r = data.targets, self.shape
+        y = data.targets
+        r = self.shape
         each = torch.lgamma(y + r) - torch.lgamma(r) - torch.lgamma(y + 1)
         each = each + r * r.log() + y * nu - (y + r) * torch.log(r + nu.exp())
         return data.weights @ each
 
     def derivatives(self, nu, data):
-        y, r, share = data.targets, self.shape, torch.sigmoid(nu - self.shape.log())
-        first, second = y - (y + r) * share, -(y + r) * share * (1 - share)
+        y = data.targets
+        r = self.shape
+        share = torch.sigmoid(nu - self.shape.log())
+        first = y - (y + r) * share
+        second = -(y + r) * share * (1 - share)
         return data.weights * first, data.weights * second
 
 
@@ -140,11 +145,13 @@ def dense_evidence(kind, theta, likelihood, x, y, start):
     """Laplace's evidence with psi, SciPy's mode and automatic differentiation's Hessian."""
     kernel = TrigonometricKernel(a=theta["a"], c=0.5, n_basis=6).scaled(theta["b"])
     scale = torch.cat([kernel.eigenvalues.sqrt(), torch.tensor([theta["gamma"]]).double() ** -0.5])
-    psi, phi = kernel.psi(x), kernel.basis(x)
+    psi = kernel.psi(x)
+    phi = kernel.basis(x)
     data = likelihood.condense(lambda x: x[:, None], x, y)
 
     def negative(z):
-        w, nu_0 = (scale * z)[:-1], theta["mu"] + (scale * z)[-1]
+        w = (scale * z)[:-1]
+        nu_0 = theta["mu"] + (scale * z)[-1]
         nu = nu_0 + (phi @ w if kind is GP else torch.einsum("i,nij,j->n", w, psi, w))
         return 0.5 * (z @ z) - likelihood.log_density(nu, data)
 

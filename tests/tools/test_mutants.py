@@ -55,7 +55,8 @@ def test_a_fault_changes_its_place_alone_texts_annotations_and_refusals_are_spar
 def test_the_same_seed_draws_the_same_faults_on_lines_of_their_own(tmp_path):
     part = "src/bayesloss/calibrating/probit"
     shutil.copytree(ROOT / part, tmp_path / part)
-    one, other = mutants.draw(tmp_path, 20, 1), mutants.draw(tmp_path, 20, 2)
+    one = mutants.draw(tmp_path, 20, 1)
+    other = mutants.draw(tmp_path, 20, 2)
     assert one == mutants.draw(tmp_path, 20, 1) != other
     assert len({(fault.file, fault.line) for fault in one}) == 20
 

@@ -35,7 +35,8 @@ def plant_limits(
     """Between which probabilities of a meltdown "off" and "on" are both fixed points."""
     share = shutdown / meltdown  # the Bayes decision changes here
     with np.errstate(divide="ignore"):  # M = meltdown makes a utility of zero
-        log_on, log_off = np.log(M - meltdown), np.log(M - shutdown)
+        log_on = np.log(M - meltdown)
+        log_off = np.log(M - shutdown)
     log_utility = (np.log(M) - log_off) / (np.log(M) - log_on)
     threshold = log_utility if algorithm == "loss-EM" else np.full_like(M, share)
     shrink = np.exp(-meltdown / M) if algorithm == "linearised" else (M - meltdown) / M
@@ -54,11 +55,14 @@ def gaussian_plants(
     on the price: one search a temperature (whole quarters of a degree) does, as M-steps are
     thresholds on the tail, see :func:`plant_limits`, and one of them ends a run.
     """
-    states, p = plant.states, plant.posterior
-    family, price = gaussians(states), np.asarray(prices, float)
+    states = plant.states
+    p = plant.posterior
+    family = gaussians(states)
+    price = np.asarray(prices, float)
     share = price / plant.meltdown
     off_from, _ = plant_limits("loss-EM", np.array([M]), price, plant.meltdown)
-    variational, moments = family.nearest(p.log()).q, family.moment_matching(p).q
+    variational = family.nearest(p.log()).q
+    moments = family.moment_matching(p).q
     tables = []
     for critical in criticals:
         hot = states > critical
@@ -141,8 +145,10 @@ def shares(
 
 def tilt_slider(plant: PowerPlant, constants: Sequence[float], start: int) -> HTMLTable:
     """What the first E-step makes of the posterior after "on", and the M-step of that, by M."""
-    p, losses = plant.posterior, plant.losses
-    hot, unit = plant.states > plant.critical, plant.states[1] - plant.states[0]
+    p = plant.posterior
+    losses = plant.losses
+    hot = plant.states > plant.critical
+    unit = plant.states[1] - plant.states[0]
     inside = slice(360, 1080, 4)  # one cell a degree, from 220 to 400
 
     def points(q: Tensor) -> list[str]:
@@ -207,7 +213,8 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     price = table.index.unique("price")
     figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
     listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
-    variational, moments = wrong["variational inference"], wrong["moments"]
+    variational = wrong["variational inference"]
+    moments = wrong["moments"]
     first = [(variational, "GP", 0.35, "variational inference decides wrongly")]
     first += [(listening, "ISGP", 0.9, "of these, loss-EM from off decides rightly")]
     second = [(moments, "PAVA", 0.35, "the Gaussian with its moments decides wrongly")]
@@ -232,7 +239,8 @@ def draw_shares(tables: dict[str, pd.DataFrame]) -> Figure:
     styles = zip(ALGORITHMS, ("o-", "s--", "D:"), (1 / 1.04, 1, 1.04), strict=True)
     for algorithm, style, apart in styles:
         for axis, (title, table) in zip(axes, tables.items(), strict=True):
-            x, y = table.index * apart, table[algorithm, "random"]
+            x = table.index * apart
+            y = table[algorithm, "random"]
             colour = COLOURS[colours[algorithm]]
             faces = np.where(table.index <= 1, "none", colour)
             axis.plot(x, y, style[1:], color=colour)

@@ -82,8 +82,10 @@ def locate(name: str) -> Path:
     if name not in known:
         raise ValueError(f"expected one of the data files {sorted(known)}, got {name!r}")
     file_name = name.partition("/")[2]
-    url, expected = known[name].url + file_name, known[name].files[file_name]
-    folder, cached = _user_folder(), cache_folder() / name
+    url = known[name].url + file_name
+    expected = known[name].files[file_name]
+    folder = _user_folder()
+    cached = cache_folder() / name
     for path in (folder / name if folder else None, cached):
         if path and path.is_file():
             return _verified(path, expected, url)

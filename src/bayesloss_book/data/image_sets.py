@@ -29,7 +29,8 @@ def inputs(
     if scaling == "standardised":
         deviation = X.std(axis=0)
         deviation[deviation == 0] = 1.0  # a pixel that never varies stays as it is
-        X, X_test = X / deviation, X_test / deviation
+        X = X / deviation
+        X_test = X_test / deviation
     elif scaling != "pixels":
         raise ValueError(f"expected scaling pixels or standardised, got {scaling!r}")
     return X, labels[chosen], X_test, test_labels
@@ -46,7 +47,8 @@ def _images(data: str) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], N
     if data == "digits":
         X, y = load_digits(return_X_y=True)
         order = np.random.default_rng(0).permutation(len(X))
-        X, y = X[order], y[order].astype(np.int64)
+        X = X[order]
+        y = y[order].astype(np.int64)
         n = _DIGITS_TRAIN
         return X[:n], y[:n], X[n:], y[n:]
     parts: list[NDArray[Any]] = []

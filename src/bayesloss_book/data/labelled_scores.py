@@ -19,7 +19,9 @@ from bayesloss_book import Array
 from bayesloss_book.data.data_sets import load_auto_mpg
 
 N_BASIS = 16
-_REACH, _EDGE = 50.0, 45.0  # scores' largest size, and where their outer hundredths are put
+# scores' largest size, and where their outer hundredths are put
+_REACH = 50.0
+_EDGE = 45.0
 
 DATA = {
     "simulated": "links drawn from the prior",
@@ -50,7 +52,8 @@ def make_prior() -> ISGP:
 def problem(data: str, n: int, seed: int, n_targets: int = 200) -> Problem:
     """Draw n labelled scores, and other scores as targets."""
     if data == "simulated":
-        prior, generator = make_prior(), torch.Generator().manual_seed(seed)
+        prior = make_prior()
+        generator = torch.Generator().manual_seed(seed)
         Gamma = prior.sample(1, generator)[0]
         x = _REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
         coin = torch.rand(n, dtype=torch.float64, generator=generator)
@@ -68,10 +71,12 @@ def problem(data: str, n: int, seed: int, n_targets: int = 200) -> Problem:
         order = rng.permutation(len(label))
         half = order[: len(order) // 2]
         model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[half], label[half])
-        score, order = model.decision_function(X), order[len(half) :]
+        score = model.decision_function(X)
+        order = order[len(half) :]
     low, high = np.quantile(score[order], [0.01, 0.99])
     score = np.clip((score - (low + high) / 2) * 2 * _EDGE / (high - low), -_REACH, _REACH)
-    learn, rest = order[:n], order[n:][:n_targets]
+    learn = order[:n]
+    rest = order[n:][:n_targets]
     rest = rest[np.argsort(score[rest], kind="stable")]
     parts = (score[learn], label[learn], score[rest], label[rest])
     return Problem(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))

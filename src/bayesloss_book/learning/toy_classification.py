@@ -65,11 +65,13 @@ def comparison(problems: Sequence[tuple[str, int, int]]) -> pd.DataFrame:
     The share ``covered`` of the range by the central 95 % of nu, the largest ``error`` of a
     probability, the share of samples that fall, and of the search a and convergence.
     """
-    x, rows = grid(), {}
+    x = grid()
+    rows = {}
     for truth, n, data_seed in problems:
         data, found = _fitted(truth, n, data_seed)
         posterior = found.posterior
-        shown, source = bands(posterior, x, _SAMPLES, 0), data.source(x).numpy()
+        shown = bands(posterior, x, _SAMPLES, 0)
+        source = data.source(x).numpy()
         Gamma = posterior.sample(_SAMPLES, torch.Generator().manual_seed(0))
         steps = posterior.prior.source(x, Gamma).diff(dim=1)
         rows[truth, n, data_seed] = {
@@ -183,7 +185,8 @@ def draw_data_sets(problems: Sequence[tuple[str, int, int]]) -> Figure:
 def draw_panels(data: Problem, shown: pd.DataFrame) -> Figure:
     """Figure 8: nu with the labels above, sigma(nu) below, with bands and truth."""
     figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 6.0), sharex=True)
-    x, colour = torch.from_numpy(np.array(shown.index)), COLOURS["ISGP"]
+    x = torch.from_numpy(np.array(shown.index))
+    colour = COLOURS["ISGP"]
     truth = data.source(x)
     for axis, prefix, true in ((upper, "", truth), (lower, "p ", torch.sigmoid(truth))):
         band = shown[f"{prefix}low"], shown[f"{prefix}high"]

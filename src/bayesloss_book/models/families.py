@@ -65,7 +65,8 @@ class Family:
 
     def _least(self, objective: Callable[[Tensor], Tensor], start: Tensor | None) -> Member:
         starts = list(self.starts) if start is None else [start, *self.starts]
-        best, warned = None, False
+        best = None
+        warned = False
 
         def with_gradient(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             at = torch.tensor(parameters, dtype=torch.float64, requires_grad=True)
@@ -88,9 +89,12 @@ class Family:
             done = bool(np.abs(found.jac).max() < 1e3 * _GRADIENT)
             # BFGS descends, but may leave for parameters where the objective is not finite.
             if not found.fun <= value:
-                found.x, found.fun, done = first.numpy(), value, False
+                found.x = first.numpy()
+                found.fun = value
+                done = False
             if best is None or found.fun < best[1]:
-                best, warned = (found.x, float(found.fun)), not done
+                best = (found.x, float(found.fun))
+                warned = not done
         if best is None:
             raise ValueError(
                 "expected a target with mass wherever the family has mass; from every start "
@@ -117,7 +121,8 @@ def gaussians(states: Tensor, *, n_means: int = 5) -> Family:
     """
     if states.ndim != 1 or len(states) < 2:
         raise ValueError(f"expected at least two states of shape (K,), got {tuple(states.shape)}")
-    middle, half = (states[0] + states[-1]) / 2, (states[-1] - states[0]) / 2
+    middle = (states[0] + states[-1]) / 2
+    half = (states[-1] - states[0]) / 2
     z = (states - middle) / half
 
     def log_masses(parameters: Tensor) -> Tensor:

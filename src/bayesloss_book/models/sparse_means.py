@@ -92,7 +92,8 @@ def sparse_mean_calibrated(
     if kl_weight:
         more, values = _kl_rows(model, support, basis)
         scale = math.sqrt(kl_weight / (2 * model.noise_variance))
-        rows, right = torch.cat([rows, scale * more]), torch.cat([right, scale * values])
+        rows = torch.cat([rows, scale * more])
+        right = torch.cat([right, scale * values])
     return basis @ _least_squares(rows, right)  # LHG appendix 7.2
 
 
@@ -135,9 +136,11 @@ def spread_support(
     one has the largest prior variance given the others, times its weight. Fewer where rounding
     would hide the next.
     """
-    masses, n = checked_points(candidates, weights), len(candidates)
+    masses = checked_points(candidates, weights)
+    n = len(candidates)
     variance = torch.full((n,), float(model.kernel.b), dtype=torch.float64)
-    floor, rows = _RANK * float(variance[0]), torch.empty(0, n, dtype=torch.float64)
+    floor = _RANK * float(variance[0])
+    rows = torch.empty(0, n, dtype=torch.float64)
     chosen: list[int] = []
     for _ in range(k):
         best = int((masses * variance).argmax())
@@ -166,7 +169,8 @@ def choose_support(
     rounding.
     """
     root = checked_points(points, weights).sqrt()
-    columns, right = root[:, None] * model.kernel(points, candidates), root * target
+    columns = root[:, None] * model.kernel(points, candidates)
+    right = root * target
     size = (columns**2).sum(dim=0)
     floor = _RANK * float(size.max())
     chosen: list[int] = []
@@ -197,8 +201,10 @@ def move_support(
     each (Golub and Pereyra's variable projection). The search is short by intent: every step is a
     gain, and the last ones gain little.
     """
-    root, b = checked_points(points, weights).sqrt(), model.kernel.b
-    start, eye = model.inputs_of(inputs), torch.eye(len(inputs), dtype=torch.float64)
+    root = checked_points(points, weights).sqrt()
+    b = model.kernel.b
+    start = model.inputs_of(inputs)
+    eye = torch.eye(len(inputs), dtype=torch.float64)
     right = root * target
     size = right @ right
     if not n_moves or not size:
@@ -231,7 +237,8 @@ def mean_by_cg(
 
     The residual to be reached is ``rtol`` of the norm of y; warns where it is not.
     """
-    operator, y = model.K.numpy().copy(), model.y.numpy()
+    operator = model.K.numpy().copy()
+    y = model.y.numpy()
     operator[np.diag_indices_from(operator)] += model.noise_variance  # LHG appendix 7.2
     steps: list[None] = []
     found, failed = cg(
@@ -270,13 +277,16 @@ def _kl_rows(
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """A matrix and a vector whose squared distance is 2 sigma^2 KL, up to constants; or FITC's."""
-    fit, y = model.kernel(model.x, model.inputs_of(support)) @ basis, model.y
+    fit = model.kernel(model.x, model.inputs_of(support)) @ basis
+    y = model.y
     if fitc:
         unexplained = (model.kernel.b - (fit**2).sum(dim=1)).clamp(min=0.0)  # K_nn - Q_nn
         root = (1 + unexplained / model.noise_variance).rsqrt()
-        fit, y = root[:, None] * fit, root * y
+        fit = root[:, None] * fit
+        y = root * y
     if weights is not None:
-        fit, y = weights.sqrt()[:, None] * fit, weights.sqrt() * y
+        fit = weights.sqrt()[:, None] * fit
+        y = weights.sqrt() * y
     penalty = math.sqrt(model.noise_variance) * torch.eye(basis.shape[1], dtype=torch.float64)
     # LHG eq. (22)
     return torch.cat([fit, penalty]), torch.cat([y, torch.zeros_like(penalty[0])])

@@ -96,7 +96,8 @@ def tail_matching(plant: PowerPlant) -> tuple[float, float]:
 
 def approximations(plant: PowerPlant) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of the three Gaussians of LHG figure 1, by optimisation."""
-    states, p = plant.states, plant.posterior
+    states = plant.states
+    p = plant.posterior
     family = gaussians(states)
     half = float(states[-1] - states[0]) / 2
     middle = float(states[-1] + states[0]) / 2
@@ -113,7 +114,8 @@ def approximations(plant: PowerPlant) -> dict[str, tuple[float, float]]:
 
 def decision_table(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> pd.DataFrame:
     """Each distribution's moments, its risk of staying on, its decision and what that costs."""
-    p, losses = plant.posterior, plant.losses
+    p = plant.posterior
+    losses = plant.losses
     rows = {}
     for name, (mean, deviation) in {"posterior": plant.moments(), **fits}.items():
         q = p if name == "posterior" else plant.gaussian(mean, deviation)
@@ -141,7 +143,8 @@ def expectation_propagation(
 ) -> tuple[float, float]:
     """Mean and variance of EP's Gaussian, factors integrated on the even grid (K,)."""
     n = len(log_factors)
-    precision, shift = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    precision = torch.zeros(n, dtype=torch.float64)
+    shift = torch.zeros(n, dtype=torch.float64)
     for _ in range(max_sweeps):
         before = torch.cat([precision, shift])
         for i in range(n):
@@ -180,15 +183,19 @@ def probit_factors(states: Tensor, slopes: Sequence[float]) -> Tensor:
 def tightest_bound(n: int, seed: int) -> pd.DataFrame:
     """How close d_L comes to zero and to its upper bound, as parts of that, at random."""
     rng = np.random.default_rng(seed)
-    lower, upper, zero = math.inf, math.inf, 0
+    lower = math.inf
+    upper = math.inf
+    zero = 0
     for _ in range(n):
-        n_states, n_actions = rng.integers(2, 7), rng.integers(2, 5)
+        n_states = rng.integers(2, 7)
+        n_actions = rng.integers(2, 5)
         both = rng.exponential(size=(2, n_states)) ** 2
         p, q = torch.tensor(both / both.sum(axis=1, keepdims=True))
         losses = torch.tensor(rng.beta(0.3, 0.3, size=(n_states, n_actions)))
         value = float(loss_divergence(p, q, losses))
         bound = float((losses.max() - losses.min()) * (p - q).abs().sum())
-        lower, upper = min(lower, value / bound), min(upper, 1 - value / bound)
+        lower = min(lower, value / bound)
+        upper = min(upper, 1 - value / bound)
         zero += value == 0
     table = pd.DataFrame({"least gap": {"0 ≤ d_L": lower, "d_L ≤ r |p − q|₁": upper}})
     table["d_L = 0"] = f"{zero} of {n}"

@@ -41,7 +41,8 @@ def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
     for _ in range(60):
         middle = (low + high) / 2
         below = prior.source(middle, Gamma) < wanted
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        low = torch.where(below, middle, low)
+        high = torch.where(below, high, middle)
     return ((low + high) / 2).numpy()
 
 

@@ -62,7 +62,9 @@ def simulate(task: str, n: int, n_basis: int, seed: int) -> tuple[Tensor, Tensor
 
 def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
     """The log likelihood (K,) of an ISGP's Gamma (K, M + 1), by Fourier coefficients."""
-    kernel, data, likelihood = joint.prior.kernel, joint.data, joint.likelihood
+    kernel = joint.prior.kernel
+    data = joint.data
+    likelihood = joint.likelihood
     size = 2 * kernel.n_basis + 2
     t = torch.arange(size, dtype=torch.float64) * (2 / (kernel.c * size))
     harmonics = torch.arange(1, kernel.n_basis + 1, dtype=torch.float64)[:, None]
@@ -85,7 +87,8 @@ def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
 
 def whitened_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
     """The same of Gamma in the prior's deviations, for samplers from a standard normal prior."""
-    log_likelihood, prior = batched_log_likelihood(joint), joint.prior
+    log_likelihood = batched_log_likelihood(joint)
+    prior = joint.prior
     return lambda z: log_likelihood(prior.location + prior.precision.rsqrt() * z)
 
 

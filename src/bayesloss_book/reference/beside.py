@@ -169,7 +169,8 @@ def figure(id: str, book: Path, root: str) -> str:
     ValueError
         If the page of the claim has no such figure.
     """
-    page, name = ledger()[id].page, FIGURES[id]
+    page = ledger()[id].page
+    name = FIGURES[id]
     for cell in _cells(book, page):
         shown = cell["metadata"].get("mystnb", {})
         if shown.get("figure", {}).get("name") != name:

@@ -15,7 +15,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-_MOVES, _LEAPFROG = 3, 8  # at each temperature, and steps of a move
+# at each temperature, and steps of a move
+_MOVES = 3
+_LEAPFROG = 8
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def annealed_importance_sampling(
     points = normal()
     values, slopes = _with_slopes(log_likelihood, points)
     log_weights = torch.zeros(n_chains, dtype=torch.float64)
-    step, acceptance = 0.2, 1.0
+    step = 0.2
+    acceptance = 1.0
     # Fine steps where the likelihood is tempered most: the prior is far from the posterior.
     betas = torch.linspace(0, 1, n_temperatures + 1, dtype=torch.float64) ** 5
     for beta_before, beta in pairwise(betas):
@@ -55,7 +58,9 @@ def annealed_importance_sampling(
         for _ in range(_MOVES):
             momentum = normal()
             start = -0.5 * (points**2).sum(1) + beta * values - 0.5 * (momentum**2).sum(1)
-            new, new_values, new_slopes = points, values, slopes
+            new = points
+            new_values = values
+            new_slopes = slopes
             for _ in range(_LEAPFROG):
                 momentum = momentum + 0.5 * step * (beta * new_slopes - new)
                 new = new + step * momentum
@@ -123,14 +128,17 @@ def hamiltonian_monte_carlo(
     if not bool(torch.isfinite(values).all()):
         raise ValueError("expected a finite log density at every start, got NaN or infinities")
     log_step = torch.full(batch, math.log(0.5), dtype=torch.float64)
-    averaged, accepted_draws = torch.zeros_like(log_step), torch.zeros_like(log_step)
+    averaged = torch.zeros_like(log_step)
+    accepted_draws = torch.zeros_like(log_step)
     kept = points.new_empty((n_draws, *points.shape))
     for draw in range(-n_burn_in, n_draws):
         jitter = 0.8 + 0.4 * torch.rand(batch, dtype=torch.float64, generator=generator)
         step = (log_step.exp() * jitter)[..., None]
         momentum = torch.randn(points.shape, dtype=torch.float64, generator=generator)
         energy = values - 0.5 * (momentum**2).sum(-1)
-        new, new_values, new_slopes = points, values, slopes
+        new = points
+        new_values = values
+        new_slopes = slopes
         for _ in range(n_steps):
             momentum = momentum + 0.5 * step * new_slopes
             new = new + step * momentum
@@ -184,10 +192,13 @@ def elliptical_slice_sampling(
         raise ValueError(f"expected finite log likelihoods at the start, got {values}")
     draws = points.new_empty((n_chains, n_draws, dimension))
     for move in range(-n_burn_in, n_draws):
-        other, height = normal(), values + uniform().log()
+        other = normal()
+        height = values + uniform().log()
         angle = 2 * math.pi * uniform()
-        low, high = angle - 2 * math.pi, angle.clone()
-        new, new_values = points.clone(), values.clone()
+        low = angle - 2 * math.pi
+        high = angle.clone()
+        new = points.clone()
+        new_values = values.clone()
         waiting = torch.arange(n_chains)
         while len(waiting):
             turn = angle[waiting, None]
@@ -199,10 +210,12 @@ def elliptical_slice_sampling(
             new_values[waiting[accepted]] = found[accepted]
             waiting = waiting[~accepted]
             above = angle > 0
-            low, high = torch.where(above, low, angle), torch.where(above, angle, high)
+            low = torch.where(above, low, angle)
+            high = torch.where(above, angle, high)
             # Always one number a chain: what a chain draws does not depend on the others' luck.
             angle = low + (high - low) * uniform()
-        points, values = new, new_values
+        points = new
+        values = new_values
         if move >= 0:
             draws[:, move] = points
     return draws

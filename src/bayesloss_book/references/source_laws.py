@@ -18,7 +18,9 @@ _NODES = 200
 
 def law_at(posterior: Posterior, x: Float[Tensor, " n"]) -> SourceLaw:
     """The law of nu(x) under a Gaussian posterior."""
-    prior, root, V = posterior.prior, posterior.root, posterior.prior.quadratic_form()[0]
+    prior = posterior.prior
+    root = posterior.root
+    V = posterior.prior.quadratic_form()[0]
     joint = LogJoint.of(prior, posterior.likelihood, x, torch.ones_like(x))
     turned = root.T @ functionals(V, joint.squares, prior.precision)
     g = joint.slopes(posterior.mode) @ root
@@ -27,7 +29,8 @@ def law_at(posterior: Posterior, x: Float[Tensor, " n"]) -> SourceLaw:
 
 def below(law: SourceLaw, v: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """Pr[nu <= v] = 1/2 - (1 / pi) int_0^inf Im(e^(-i t v) phi(t)) / t dt."""
-    sd, half = law.variance.sqrt()[:, None], math.asinh(_END) / 2
+    sd = law.variance.sqrt()[:, None]
+    half = math.asinh(_END) / 2
     nodes, shares = gauss_legendre(_NODES)
     u = (nodes + 1) * half
     s = 1j * torch.sinh(u) / sd

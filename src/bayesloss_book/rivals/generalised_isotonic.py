@@ -52,7 +52,8 @@ class PiecewiseLinearLink:
         Where values differ by rounding errors only, one of the points is kept, so that the link has
         an inverse on all of [0, 1].
         """
-        first, last = values[0] / slope, (1 - values[-1]) / slope
+        first = values[0] / slope
+        last = (1 - values[-1]) / slope
         z = np.concatenate([[scores[0] - first], scores, [scores[-1] + last]])
         highest = np.maximum.accumulate(np.concatenate([[0.0], values, [1.0]]))
         # Each value at least a rounding error above the one kept before; 0 and 1 stay.
@@ -117,16 +118,21 @@ class _Tron(ABC):
         self.scale_ = math.sqrt(2) * (longest or 1.0)
         train /= train.dtype.type(self.scale_)
         train = np.hstack([train, np.full((len(train), 1), math.sqrt(0.5), dtype=train.dtype)])
-        labels, held_labels = codes[trained].astype(float), codes[held].astype(float)
+        labels = codes[trained].astype(float)
+        held_labels = codes[held].astype(float)
 
-        w, link = np.zeros(train.shape[1]), self._begin(labels)
+        w = np.zeros(train.shape[1])
+        link = self._begin(labels)
         errors: list[float] = []
         best = math.inf
         for n_iter in range(1, self.max_iter + 1):
             w, link = self._round(train, labels, w, link)
             errors.append(float(np.mean((held_labels - link(self._map(X[held], w))) ** 2)))
             if errors[-1] < best:
-                best, self.best_iter_, self._weights, self.link_ = errors[-1], n_iter, w, link
+                best = errors[-1]
+                self.best_iter_ = n_iter
+                self._weights = w
+                self.link_ = link
             elif n_iter - self.best_iter_ >= self.patience:
                 break
         self.n_iter_ = n_iter

@@ -104,7 +104,8 @@ class _Data:
 
     @classmethod
     def of(cls, z: ArrayLike, target: ArrayLike) -> "_Data":
-        scores, values = np.asarray(z, dtype=float), np.asarray(target, dtype=float)
+        scores = np.asarray(z, dtype=float)
+        values = np.asarray(target, dtype=float)
         if scores.shape != values.shape or scores.ndim != 1 or not len(scores):
             raise ValueError(
                 f"expected scores and targets of one shape (n,), n > 0, got {scores.shape} and "
@@ -132,13 +133,16 @@ def _interior_point(
         w f'(p) = D^T (a - b),   a s = 0,   b t = 0.
     """
     least, s, t = _start(data.z, *slopes)
-    a, b = 0.01 / s, 0.01 / t
+    a = 0.01 / s
+    b = 0.01 / t
     w = data.weight
-    residual, overshot = math.inf, False
+    residual = math.inf
+    overshot = False
     for n_iter in range(max_iter + 1):
         p, total = _values(least + s)
         bend = curvature(p)
-        inverse, blur = 1 / (w * bend), _BLUR * w * (1 + bend * p)
+        inverse = 1 / (w * bend)
+        blur = _BLUR * w * (1 + bend * p)
         slack = w * gradient(p) + np.diff(a - b)  # D^T r = -diff(r)
         # In units of the derivative, or of the values where a steep derivative amplifies rounding.
         residual = float((np.abs(slack) * np.minimum(inverse, 1)).max())
@@ -164,7 +168,10 @@ def _interior_point(
         furthest = 1.0 if n_iter < _FULL_STEPS else 0.5
         rounding = float(blur @ np.abs(np.cumsum(move)[:-1]))
         reach, overshot = _back_from_beyond(tilt, min(furthest, 0.995 * reach), rounding)
-        s, t, a, b = s + reach * move, t - reach * move, a + reach * da, b + reach * db
+        s = s + reach * move
+        t = t - reach * move
+        a = a + reach * da
+        b = b + reach * db
     converged = bool(residual < _TOLERANCE and product < _GAP)
     if not converged:
         warnings.warn(
@@ -210,7 +217,11 @@ class _Newton:
     def __init__(
         self, s: Array, t: Array, a: Array, b: Array, inverse: Array, slack: Array, excess: float
     ) -> None:
-        self.s, self.t, self.a, self.b, self.excess = s, t, a, b, excess
+        self.s = s
+        self.t = t
+        self.a = a
+        self.b = b
+        self.excess = excess
         self.softness = 1 / (a / s + b / t)
         self.pushed = np.diff(inverse * slack, prepend=0.0, append=0.0)  # D H^-1 slack
         # D H^-1 D^T + diag(softness), the upper bands of a tridiagonal matrix
@@ -227,7 +238,8 @@ class _Newton:
         # Rounding makes the sum of all differences drift from 1: this much is put right each time.
         change += (self.softness @ (wanted - change) + self.excess) / self.softness.sum()
         move = self.softness * (wanted - change)
-        da, db = ca - self.a / self.s * move, cb + self.b / self.t * move
+        da = ca - self.a / self.s * move
+        db = cb + self.b / self.t * move
         ratios = (self.s, move), (self.t, -move), (self.a, da), (self.b, db)
         return move, da, db, min(_longest(x, dx) for x, dx in ratios)
 
@@ -248,7 +260,8 @@ def _tilt(
     reach: float,
 ) -> float:
     """The slope, along the way, of sum_i w_i f_i(p_i) - aim sum_i (log s_i + log t_i)."""
-    ahead, behind = s + reach * move, t - reach * move
+    ahead = s + reach * move
+    behind = t - reach * move
     objective = gradient(_values(least + ahead)[0]) @ np.cumsum(move)[:-1]
     return float(objective - aim * (move / ahead - move / behind).sum())
 
@@ -257,9 +270,12 @@ def _back_from_beyond(
     tilt: Callable[[float], float], reach: float, rounding: float
 ) -> tuple[float, bool]:
     """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed."""
-    start, there, overshot = tilt(0.0), tilt(reach), False
+    start = tilt(0.0)
+    there = tilt(reach)
+    overshot = False
     while start < -rounding and there > -start / 2 and reach > _SHORTEST:
         # Where the slope is zero if it changes in a straight line, but no less than a tenth.
         reach *= max(0.1, min(0.5, start / (start - there)))
-        there, overshot = tilt(reach), True
+        there = tilt(reach)
+        overshot = True
     return reach, overshot

@@ -129,7 +129,8 @@ def check_setting(
     values = list(outcomes.values())
     if len(values) < 2 or not np.isfinite(values).all():
         raise ValueError(f"{id}: expected a number under each of two readings, got {outcomes}")
-    middle, half = float(np.median(values)), tolerance / 2
+    middle = float(np.median(values))
+    half = tolerance / 2
     expected = f"{middle:.{digits}g} ± {half:.2g}"
     rows = [
         _row(reading, f"{value:.{digits}g}", expected, bool(abs(value - middle) <= half))
@@ -227,7 +228,8 @@ def _detached(values: ArrayLike) -> ArrayLike:
 def _gap(values: ArrayLike, truth: ArrayLike, relative: bool) -> float:
     """The largest difference, or that as a part of the largest truth; NaN if any is."""
     found, expected = _compared(values, truth)
-    gap, scale = float(np.abs(found - expected).max()), float(np.abs(expected).max())
+    gap = float(np.abs(found - expected).max())
+    scale = float(np.abs(expected).max())
     if relative and scale == 0:
         raise ValueError("expected a truth other than zero for a relative tolerance")
     return gap / scale if relative else gap

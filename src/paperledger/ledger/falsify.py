@@ -108,7 +108,8 @@ def falsify(
     source: str, namespace: Mapping[str, Any], verdicts: Mapping[str, str]
 ) -> dict[str, tuple[str, str, str]]:
     """Make one value of a cell wrong at a time, until each verdict has changed."""
-    tree, found = ast.parse(source), dict[str, tuple[str, str, str]]()
+    tree = ast.parse(source)
+    found = dict[str, tuple[str, str, str]]()
     places = list(_places(tree))
     starts = [  # the top-level statement that a place is in
         next(k for k, part in enumerate(tree.body) if any(n is node for n in ast.walk(part)))
@@ -139,7 +140,8 @@ def falsify(
 
 def _before_each(tree: ast.Module, namespace: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the names of a cell stand for before each of its statements."""
-    names, before = dict(namespace), []
+    names = dict(namespace)
+    before = []
     for statement in tree.body:
         before.append({key: _fresh(value) for key, value in names.items()})
         _run(ast.Module([statement], []), names)

@@ -70,9 +70,11 @@ class Headline(NamedTuple):
 
 def headlines(rows: Mapping[str, Headline], findings: Found, root: str) -> HTMLTable:
     """Some claims with what is printed, what we found, and the verdict."""
-    lines, body = [], ""
+    lines = []
+    body = ""
     for id, row in rows.items():
-        claim, finding = ledger()[id], findings[id][1]
+        claim = ledger()[id]
+        finding = findings[id][1]
         if "{}" not in row.ours:
             raise ValueError(f'{id}: expected a place "{{}}" for what was found, got {row.ours!r}')
         frames = zip((row.printed, row.ours), _found(finding, row.line), strict=True)

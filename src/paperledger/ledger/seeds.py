@@ -134,7 +134,8 @@ def main(arguments: Sequence[str] | None = None, n_jobs: int = -1) -> int:
         print(f"{row['page']}, seed {row['seed']}: {what}")
         output = _executed(row["page"], row["seed"])
         if output.exists():
-            moved, untrue = _moved(output), _untrue(output)
+            moved = _moved(output)
+            untrue = _untrue(output)
             # Or the page there is of another run.
             if (len(moved), len(untrue)) == (row["moved"], row["untrue"]):
                 print(*(f"    {each}" for each in moved + untrue), sep="\n")

@@ -7,7 +7,10 @@ from paperledger.html import HTMLTable, with_math
 from paperledger.ledger.claims import Claim, Finding, ledger
 from paperledger.ledger.scorecard import Found, link
 
-WIDTH, HEIGHT, MARGIN = 320, 28, 8  # of the little scales, in pixels
+# of the little scales, in pixels
+WIDTH = 320
+HEIGHT = 28
+MARGIN = 8
 
 
 def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root: str) -> HTMLTable:
@@ -41,7 +44,8 @@ def sway(finding: Finding) -> tuple[dict[str, float], float, float]:
 def _range(finding: Finding) -> str:
     """The results in words: from the least to the greatest, and what that is in tolerances."""
     results, _, half = sway(finding)
-    least, greatest = min(results, key=results.__getitem__), max(results, key=results.__getitem__)
+    least = min(results, key=results.__getitem__)
+    greatest = max(results, key=results.__getitem__)
     shown = {row["what"]: row["measured"] for row in finding.rows}
     times = (results[greatest] - results[least]) / (2 * half)
     spread = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
@@ -70,12 +74,15 @@ def _body(claim: Claim, choice: str, finding: Finding, root: str) -> str:
 def _scale(finding: Finding) -> str:
     """A dot for the result of each reading, on the band that would count as no dependence."""
     results, middle, half = sway(finding)
-    low, high = min(*results.values(), middle - half), max(*results.values(), middle + half)
+    low = min(*results.values(), middle - half)
+    high = max(*results.values(), middle + half)
 
     def place(value: float) -> float:
         return round(MARGIN + (value - low) / (high - low) * (WIDTH - 2 * MARGIN), 1)
 
-    left, right, level = place(middle - half), place(middle + half), HEIGHT / 2
+    left = place(middle - half)
+    right = place(middle + half)
+    level = HEIGHT / 2
     dots = "".join(
         f'<circle cx="{place(value)}" cy="{level}" r="5"/>' for value in results.values()
     )

@@ -323,7 +323,8 @@ def _refuse_other_origin(stored: dict[str, Any], asked: dict[str, Any], table: P
         # As JSON, in which 1, 1.0 and true differ.
         return {n: json.dumps(value, sort_keys=True) for n, value in items.items()}
 
-    was, now = flat(stored), flat(asked)
+    was = flat(stored)
+    now = flat(asked)
     differences = [
         f"{n}: stored {was.get(n, 'nothing')}, asked {now.get(n, 'nothing')}"
         for n in was | now

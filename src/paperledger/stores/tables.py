@@ -62,7 +62,8 @@ def read(table: Path) -> tuple[list[Row], dict[str, Any]]:
     try:
         content, text = _contents(table)
         provenance = json.loads(text)
-        columns, seal = provenance["columns"], provenance.pop("seal")
+        columns = provenance["columns"]
+        seal = provenance.pop("seal")
         if seal["table"] != _sum(content):
             raise ValueError("the table was changed after it was written (see `git diff`)")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

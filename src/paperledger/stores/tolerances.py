@@ -36,7 +36,8 @@ class Within:
         """Tell whether a measure is what it was; one that was or is absent is not."""
         if name not in then or name not in now:
             return False
-        was, is_ = float(then[name]), float(now[name])
+        was = float(then[name])
+        is_ = float(now[name])
         if not math.isfinite(was) or not math.isfinite(is_):
             return was == is_ or (math.isnan(was) and math.isnan(is_))
         allowed = self.relative * max(abs(was), abs(is_)) + self.absolute

@@ -33,7 +33,8 @@ def test_bulk_is_the_package_s_algorithm(algorithm, disasters):
 @pytest.mark.filterwarnings("ignore:no fixed point within 1 rounds")
 def test_the_slider_tells_the_first_round_of_the_algorithm():
     """What is left of the meltdown's mass, in closed form; and whether the run leaves "on"."""
-    plant, constants = PowerPlant(), (101, 130, 150, 1_000)
+    plant = PowerPlant()
+    constants = (101, 130, 150, 1_000)
     told = str(page.tilt_slider(plant, constants, 0)).split("; ")
     hot = float(plant.posterior[plant.states > plant.critical].sum())
     for M, sentence in zip(constants, told, strict=True):
@@ -74,12 +75,17 @@ def test_problems():
 
 
 def test_gaussian_plants_end_where_the_library_does():
-    plant, criticals, prices, M = PowerPlant(), (320.0, 345.0), (1.0, 5.0, 12.0), 101.0
+    plant = PowerPlant()
+    criticals = (320.0, 345.0)
+    prices = (1.0, 5.0, 12.0)
+    M = 101.0
     table = page.gaussian_plants(plant, criticals, prices, M)
-    family, fits = gaussians(plant.states), approximations(plant)
+    family = gaussians(plant.states)
+    fits = approximations(plant)
     for critical, price in table.index:
         other = replace(plant, critical=critical, shutdown=price)
-        row, risks = table.loc[critical, price], (100 * plant.tail(critical), price)
+        row = table.loc[critical, price]
+        risks = (100 * plant.tail(critical), price)
         for start, name in enumerate(("loss-EM from on", "loss-EM from off")):
             run = loss_em(other.posterior, other.losses, M, start=start, family=family)
             assert row[name] == pytest.approx(risks[run.action] - min(risks), abs=1e-3)

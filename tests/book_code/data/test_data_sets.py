@@ -40,7 +40,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.requests += 1
-        body, behaviour = self.server.body, self.server.behaviour
+        body = self.server.body
+        behaviour = self.server.behaviour
         if behaviour == "missing":
             self.send_error(404)
             return
@@ -111,7 +112,8 @@ def files_in(folder):
 def test_the_users_folder_comes_first_then_the_cache_then_one_download(
     user_folder, cache_folder, server
 ):
-    path, own = put(cache_folder, GOOD), put(user_folder, GOOD)
+    path = put(cache_folder, GOOD)
+    own = put(user_folder, GOOD)
     assert data.locate(NAME) == own
     own.unlink()
     assert data.locate(NAME) == path

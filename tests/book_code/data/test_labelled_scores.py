@@ -6,7 +6,8 @@ from bayesloss_book.data.labelled_scores import DATA, problem
 
 @pytest.mark.parametrize("data", list(DATA))
 def test_problems(data):
-    one, again = problem(data, 20, 1), problem(data, 20, 1)
+    one = problem(data, 20, 1)
+    again = problem(data, 20, 1)
     assert torch.equal(one.x, again.x) and torch.equal(one.y, again.y)
     assert one.x.shape == one.y.shape == (20,)
     assert bool((one.targets.diff() >= 0).all()) and float(one.targets.abs().max()) <= 50

@@ -86,7 +86,8 @@ def test_shuffled_parts_hold_the_same_cases():
     ]
     assert cases[0] == cases[1]  # n is the whole pool
     share = np.isin(mixed.test_scores, plain.test_scores).mean()
-    m, total = len(plain.test_scores), len(plain.test_scores) + 1_000
+    m = len(plain.test_scores)
+    total = len(plain.test_scores) + 1_000
     assert abs(share - m / total) < 4 * np.sqrt(m / total * (1 - m / total) / m) + 0.02  # ties
 
 

@@ -6,7 +6,8 @@ from bayesloss_book.drawing.html import Axis, Canvas, Frame, framed, stepped
 
 
 def test_axes_stand_around_the_picture_where_their_values_are():
-    across, up = Axis("time", 10, 20, [10, 15]), Axis("heat", -1, 1, [0])
+    across = Axis("time", 10, 20, [10, 15])
+    up = Axis("heat", -1, 1, [0])
     drawn = BeautifulSoup(
         framed("box", "<g id='g'/>", Canvas(600, 300, across, up), "a curve"), "html.parser"
     )
@@ -29,7 +30,8 @@ def test_a_stepped_slider_shows_one_frame_and_plays(shown):
     tab = shown(
         stepped("box", "step", frames, 0, "", Canvas(60, 30, *axes), "lines", [])._repr_html_()
     )
-    slider, button = tab.locator("input"), tab.locator("button")
+    slider = tab.locator("input")
+    button = tab.locator("button")
 
     def seen():
         look = "all => all.map(f => f.style.display === '' ? 1 : 0).join('')"

@@ -8,7 +8,8 @@ from bayesloss_book.learning import nystrom as appendix
 
 
 def test_mercer_sum_of_the_exact_basis_is_the_kernel():
-    exact, x = appendix.HermiteBasis(a=1.7, b=0.8, s=0.9, n_basis=40), np.linspace(-1.5, 1.5, 7)
+    exact = appendix.HermiteBasis(a=1.7, b=0.8, s=0.9, n_basis=40)
+    x = np.linspace(-1.5, 1.5, 7)
     phi = exact.basis(x)
     expected = 0.8 * np.exp(-0.85 * np.subtract.outer(x, x) ** 2)
     np.testing.assert_allclose((phi * exact.eigenvalues) @ phi.T, expected, atol=1e-6)
@@ -22,7 +23,8 @@ def test_operations_counts():
 
 
 def test_prior_mean_is_the_trace():
-    points, x = torch.linspace(-1.2, 1.2, 5).double(), torch.linspace(0, 1, 7).double()
+    points = torch.linspace(-1.2, 1.2, 5).double()
+    x = torch.linspace(0, 1, 7).double()
     basis = NystromBasis(SquaredExponential(a=9.0), points)
     trace = (basis.psi(x).diagonal(dim1=1, dim2=2) * basis.eigenvalues).sum()
     got = appendix.prior_mean_sum(torch.tensor(9.0).double(), points, x)

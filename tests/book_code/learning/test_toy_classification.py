@@ -22,7 +22,8 @@ def found(data):
 
 def test_bands_are_of_draws(found):
     """Draws made anew, with NumPy's square root of the covariance; the page has the quantiles."""
-    posterior, x = found.posterior, grid(n=7)
+    posterior = found.posterior
+    x = grid(n=7)
     shown = toy.bands(posterior, x, 20_000, 0)
     noise = np.random.default_rng(1).normal(size=(20_000, len(posterior.mode)))
     root = np.linalg.cholesky(posterior.covariance.numpy())

@@ -34,7 +34,8 @@ def check_cells():
 
 
 def test_every_claim_has_a_falsifier_found_with_its_present_cell():
-    stored, wrong = falsifiers(), []
+    stored = falsifiers()
+    wrong = []
     for id, page, cell in check_cells():
         if id in NOT_BY_ONE_VALUE:
             continue

@@ -84,7 +84,8 @@ def test_a_digit_that_is_planted_is_noticed_in_each_store(name, tmp_path):
     rows, cells = stored(name)
     within = allowed(name, ["Another One"])
     for k in random.Random(name).sample(range(len(rows)), min(10, len(rows))):
-        row, cell = rows[k], cells[k]
+        row = rows[k]
+        cell = cells[k]
         noticed = []
         for measure in measures_of(row, cell):
             planted = row | {measure: with_another_digit(row[measure])}

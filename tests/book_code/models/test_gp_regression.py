@@ -20,7 +20,8 @@ MODEL = GPRegression(SquaredExponential(a=2.0), X, Y, noise_variance=NOISE)
 @pytest.mark.parametrize("shape", [(5,), (5, 2)])
 def test_predictive_is_scikit_learns(shape):
     rng = np.random.default_rng(0)
-    x, test = 2 * rng.normal(size=shape), 2 * rng.normal(size=(7, *shape[1:]))
+    x = 2 * rng.normal(size=shape)
+    test = 2 * rng.normal(size=(7, *shape[1:]))
     # Another prior variance than one: the printed K_xx is no constant.
     model = GPRegression(SquaredExponential(a=2.0, b=1.7), torch.tensor(x), Y, noise_variance=NOISE)
     mean, variance = model.predictive(torch.tensor(test), model.mean, model.covariance)

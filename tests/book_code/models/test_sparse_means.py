@@ -77,7 +77,8 @@ def test_repeated_points_in_the_support():
     y = torch.tensor([1.0, 0.5, -1.0, 0.3], dtype=torch.float64)
     model = GPRegression(SquaredExponential(a=2.0), x, y, noise_variance=NOISE)
     for find in BOTH:
-        twice, once = find(model, [0, 1, 3]), find(model, [0, 3])
+        twice = find(model, [0, 1, 3])
+        once = find(model, [0, 3])
         found, expected = (
             model.action(POINTS, mean, support)
             for mean, support in ((twice, [0, 1, 3]), (once, [0, 3]))
@@ -129,7 +130,8 @@ ELSEWHERE = torch.tensor([1.3, 2.2, 2.9], dtype=torch.float64)
 def test_inputs_of_training_points_are_a_support_like_their_indices():
     model = model_of()
     for find in BOTH:
-        by_index, by_input = find(model, SUPPORT), find(model, model.x[SUPPORT])
+        by_index = find(model, SUPPORT)
+        by_input = find(model, model.x[SUPPORT])
         torch.testing.assert_close(by_index, by_input, rtol=0, atol=0)
     found = model.divergence(by_index, POINTS, WEIGHTS, support=model.x[SUPPORT])
     expected = model.divergence(whole(by_index), POINTS, WEIGHTS)

@@ -15,7 +15,8 @@ PLANT = page.PowerPlant()
 
 
 def test_cells_have_the_posterior_s_tail_and_moments():
-    states, p = PLANT.states, PLANT.posterior
+    states = PLANT.states
+    p = PLANT.posterior
     tail = quad(PLANT.density, 345, 500, epsabs=1e-12)[0]
     assert float(PLANT.tail(345)) == pytest.approx(tail, abs=1e-10)
     # The middle rule, cut at a border of cells: an error of second order in a quarter of a degree.
@@ -28,7 +29,8 @@ def test_cells_have_the_posterior_s_tail_and_moments():
 def test_three_gaussians_are_minimisers():
     """Against Nelder and Mead on divergences by quadrature over the continuous temperature."""
     theta = np.linspace(150, 450, 3001)
-    p, fits = PLANT.density(theta), page.approximations(PLANT)
+    p = PLANT.density(theta)
+    fits = page.approximations(PLANT)
 
     def reverse(x):
         return float((norm.pdf(theta, *x) * (norm.logpdf(theta, *x) - np.log(p))).sum() * 0.1)
@@ -66,7 +68,8 @@ def closed_form_ep(slopes):
     for _ in range(300):
         for i, s in enumerate(slopes):
             precision, shift = np.array([1.0, 0.0]) + sites.sum(axis=0) - sites[i]
-            m, v = shift / precision, 1 / precision
+            m = shift / precision
+            v = 1 / precision
             root = math.sqrt(1 + s * s * v)
             z = s * m / root
             ratio = math.exp(norm.logpdf(z) - norm.logcdf(z))

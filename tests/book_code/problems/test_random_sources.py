@@ -22,7 +22,8 @@ def test_the_inverse_undoes_the_source_also_far_outside():
 
 @pytest.mark.parametrize("name", rs.LOSSES)
 def test_links_weights_and_inverses_by_finite_differences(name):
-    loss, h = rs.LOSSES[name], 1e-5
+    loss = rs.LOSSES[name]
+    h = 1e-5
     slope = (loss.bayes_risk(U + h) - loss.bayes_risk(U - h)) / (2 * h)
     assert loss.link(U) == pytest.approx(-slope, abs=1e-7)
     assert loss.weight(U) == pytest.approx((loss.link(U + h) - loss.link(U - h)) / (2 * h), 1e-6)
@@ -44,6 +45,8 @@ def test_conjugates_by_maximisation(name, x):
 
 @pytest.mark.parametrize("name", rs.MARGINS)
 def test_margin_slopes_by_finite_differences(name):
-    margin, x, h = rs.MARGINS[name], np.linspace(-3, 3, 41), 1e-6
+    margin = rs.MARGINS[name]
+    x = np.linspace(-3, 3, 41)
+    h = 1e-6
     slope = (margin.value(x + h) - margin.value(x - h)) / (2 * h)
     assert margin.slope(x) == pytest.approx(slope, abs=1e-5)

@@ -9,7 +9,8 @@ from bayesloss_book.problems import shifted_regression as shared
 def test_least_divergence():
     """By NumPy's least squares on a grid of the test distribution."""
     problem = shared.covariate_shift(1, n=30, k=3)
-    model, grid = problem.model, np.linspace(-1, 5, 2001)
+    model = problem.model
+    grid = np.linspace(-1, 5, 2001)
     density = np.exp(-0.5 * ((grid - problem.shift) / shared.DEVIATION) ** 2)
 
     def kernel(inputs):

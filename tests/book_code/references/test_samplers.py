@@ -75,7 +75,9 @@ def test_isgp_with_twin_modes():
 )
 def test_another_seed_is_another_sample(sample):
     """No number in common: nothing of the draws comes from a fixed seed."""
-    one, other, again = sample(3), sample(4), sample(3)
+    one = sample(3)
+    other = sample(4)
+    again = sample(3)
     assert torch.equal(one, again)
     assert not bool((one == other).any())
 

@@ -14,7 +14,8 @@ from bayesloss_book.references.source_laws import MixtureLaw, below
 
 def square(l, lam, mean, n):
     """The law of mean + l z + lam (z^2 - 1), n times."""
-    eye, full = torch.eye(1).double(), torch.full((n,), 1.0).double()
+    eye = torch.eye(1).double()
+    full = torch.full((n,), 1.0).double()
     rows = (full[:, None] * l, full[:, None] * lam)
     return SourceLaw(full * mean, full * (l**2 + 2 * lam**2), eye, eye.expand(n, 1, 1), *rows)
 
@@ -42,8 +43,12 @@ def test_an_average_against_draws_of_each_part():
     y = rng.random(80) < 1 / (1 + np.exp(-3 * scores))
     average = LinkCalibrator().fit(scores, y).average_
     x = torch.linspace(-1, 1, 4).double()
-    generator, shares, means, errors = torch.Generator().manual_seed(1), 0, 0, 0
-    law, size = MixtureLaw(average, x), 40_000
+    generator = torch.Generator().manual_seed(1)
+    shares = 0
+    means = 0
+    errors = 0
+    law = MixtureLaw(average, x)
+    size = 40_000
     v = average.moments(x)[0] - 0.5
     for weight, part in zip(average.weights, average.components, strict=True):
         nu = part.prior.source(x, part.sample(size, generator))

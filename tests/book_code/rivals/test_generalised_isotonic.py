@@ -69,7 +69,8 @@ class TestRounds:
     def test_the_slisotrons_link_is_the_regression_of_the_labels(self):
         X, y, _ = simulate(200)
         model = SLIsotron(max_iter=5, validation_fraction=0.001).fit(X, y)
-        z, p = model.link_.scores, model.link_.values
+        z = model.link_.scores
+        p = model.link_.values
         slopes = np.diff(p) / np.diff(z)
         assert slopes.min() >= 0 and slopes.max() < 1 + 1e-6
         # Moving the whole link does not help where it touches neither 0 nor 1.
@@ -159,7 +160,8 @@ class TestResults:
 
 class TestLinks:
     def test_inverse(self):
-        places, values = np.array([-1.0, 0.0, 2.0]), np.array([0.2, 0.5, 0.6])
+        places = np.array([-1.0, 0.0, 2.0])
+        values = np.array([0.2, 0.5, 0.6])
         link = PiecewiseLinearLink.onto(places, values, 0.5)
         p = np.linspace(0.03, 0.97, 48)  # none of them at a kink
         np.testing.assert_allclose(link(link.inverse(p)), p, rtol=1e-12)

@@ -26,12 +26,15 @@ def gap(z, p, slope, lower, upper):
     F(q) >= F(p) + slope . (q - p): a linear programme bounds what any other values could gain.
     """
     rises = np.diff(np.eye(len(z)), axis=0)
-    rows, limits = [-rises], [-lower * np.diff(z)]
+    rows = [-rises]
+    limits = [-lower * np.diff(z)]
     if np.isfinite(upper):
-        rows, limits = [*rows, rises], [*limits, upper * np.diff(z)]
+        rows = [*rows, rises]
+        limits = [*limits, upper * np.diff(z)]
     else:  # equal scores have equal values
         tied = np.diff(z) == 0
-        rows, limits = [*rows, rises[tied]], [*limits, np.zeros(tied.sum())]
+        rows = [*rows, rises[tied]]
+        limits = [*limits, np.zeros(tied.sum())]
     found = linprog(slope, np.vstack(rows), np.concatenate(limits), bounds=(0, 1), method="highs")
     assert found.status == 0
     return slope @ p - found.fun
@@ -39,7 +42,8 @@ def gap(z, p, slope, lower, upper):
 
 def is_allowed(z, p, lower, upper):
     # Sums of up to 60,000 differences are rounded; the LP's own tolerance is far coarser.
-    rises, steps = np.diff(p), np.diff(z)
+    rises = np.diff(p)
+    steps = np.diff(z)
     with np.errstate(invalid="ignore"):
         most = np.where(steps == 0, 0, upper * steps)
     within = p.min() >= -1e-12 and p.max() <= 1 + 1e-12
@@ -123,7 +127,8 @@ class TestBregman:
 
     def test_a_slope_that_is_all_rounding_does_not_shorten_steps(self):
         """It did for ever: no constraint is felt, and the derivative at the optimum is zero."""
-        z, image = np.array([0.0, 0, 1, 1.5]), 3 * np.array([1.0, -1, 1.4375, 1.8671875])
+        z = np.array([0.0, 0, 1, 1.5])
+        image = 3 * np.array([1.0, -1, 1.4375, 1.8671875])
         fit = bregman_isotonic(z, image, logit, logit_slope, lower=0.01, upper=1.0)
         assert fit.converged and fit.n_iter < 20
 

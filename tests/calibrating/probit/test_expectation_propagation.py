@@ -109,25 +109,32 @@ def problem(n, amplitude, length_scale, n_sets=1, columns=1, seed=0):
 
 def sequential(features, y):
     """GPML Algorithm 3.5 in plain NumPy, on the kernel matrix: posterior of f, and (3.65)."""
-    K, y = (features[0] @ features[0].mT).numpy(), y[0].numpy()
+    K = (features[0] @ features[0].mT).numpy()
+    y = y[0].numpy()
     n = len(y)
-    tau, nu = np.zeros(n), np.zeros(n)
-    cov, mean = K.copy(), np.zeros(n)
+    tau = np.zeros(n)
+    nu = np.zeros(n)
+    cov = K.copy()
+    mean = np.zeros(n)
     for _ in range(400):
         before = np.concatenate([tau, nu])
         for i in range(n):
-            t, v = 1 / cov[i, i] - tau[i], mean[i] / cov[i, i] - nu[i]
+            t = 1 / cov[i, i] - tau[i]
+            v = mean[i] / cov[i, i] - nu[i]
             z = y[i] * v / t / math.sqrt(1 + 1 / t)
             ratio = math.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) / ndtr(z)
             m = v / t + y[i] * ratio / t / math.sqrt(1 + 1 / t)
             s = 1 / t - ratio / t**2 / (1 + 1 / t) * (z + ratio)
             step = 1 / s - t - tau[i]
-            tau[i], nu[i] = 1 / s - t, m / s - v
+            tau[i] = 1 / s - t
+            nu[i] = m / s - v
             cov = cov - step / (1 + step * cov[i, i]) * np.outer(cov[i], cov[i])
             mean = cov @ nu
         if np.abs(np.concatenate([tau, nu]) - before).max() < 1e-12:
             break
-    place, v = nu / tau, 1 / (1 / np.diag(cov) - tau)  # of sites, and of cavities
+    # of sites, and of cavities
+    place = nu / tau
+    v = 1 / (1 / np.diag(cov) - tau)
     m = v * (mean / np.diag(cov) - nu)
     mass = log_ndtr(y * m / np.sqrt(1 + v)) - norm.logpdf(m, place, np.sqrt(v + 1 / tau))
     return mean, cov, multivariate_normal(cov=K + np.diag(1 / tau)).logpdf(place) + mass.sum()
@@ -180,7 +187,8 @@ def test_held_out_is_the_posterior_without_the_row():
 def test_a_cavity_without_variance_leaves_its_site():
     """A site that takes all the precision of its marginal: it stays, and has not settled."""
     old = (torch.tensor([4.0, 0.1]).double(), torch.tensor([0.5, 0.1]).double())
-    mean, variance = torch.tensor([0.1, 0.2]).double(), torch.tensor([0.25, 0.5]).double()
+    mean = torch.tensor([0.1, 0.2]).double()
+    variance = torch.tensor([0.25, 0.5]).double()
     new, change = match_moments(torch.ones(2).double(), mean, variance, old)
     assert float(new[0][0]) == 4.0 and float(new[1][0]) == 0.5
     assert float(change[0]) == math.inf and math.isfinite(float(change[1]))

@@ -84,7 +84,8 @@ def test_no_grid_point_is_better(inference):
     found = choose_kernel(X, y, inference=inference)
     assert found.converged
     at = objective(X, y, found.length_scales, found.amplitude, inference)
-    lengths, amplitudes = np.geomspace(0.02, 5, 8)[:, None], np.geomspace(0.1, 90, 7)
+    lengths = np.geomspace(0.02, 5, 8)[:, None]
+    amplitudes = np.geomspace(0.1, 90, 7)
     grid = [objective(X, y, lengths, amplitude, inference) for amplitude in amplitudes]
     # L-BFGS stops when the value rises by less than 1e-9 of itself.
     assert np.shape(grid) == (7, 8) and np.max(grid) <= at + 1e-6

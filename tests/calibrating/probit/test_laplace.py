@@ -27,7 +27,9 @@ class Pull:
     """A term with two humps in the first weight: log(1 + height exp(-(z - place)^2 / 2 width))."""
 
     def __init__(self, height, place=4.0, width=0.1):
-        self.height, self.place, self.width = height, place, width
+        self.height = height
+        self.place = place
+        self.width = width
 
     def share(self, z):
         log_odds = math.log(self.height) - (z[..., 0] - self.place) ** 2 / (2 * self.width)
@@ -37,8 +39,10 @@ class Pull:
         return self.share(z)[1]
 
     def derivatives(self, z):
-        share, slope = self.share(z)[0], -(z[..., 0] - self.place) / self.width
-        gradient, minus_hessian = torch.zeros_like(z), z.new_zeros((*z.shape, z.shape[-1]))
+        share = self.share(z)[0]
+        slope = -(z[..., 0] - self.place) / self.width
+        gradient = torch.zeros_like(z)
+        minus_hessian = z.new_zeros((*z.shape, z.shape[-1]))
         gradient[..., 0] = share * slope
         minus_hessian[..., 0, 0] = share / self.width - share * (1 - share) * slope**2
         return gradient, minus_hessian, minus_hessian.clamp_min(0)
@@ -147,8 +151,10 @@ def test_a_saddle_is_reported():
 
         def derivatives(self, z):
             tanh = torch.tanh(2 * z[..., 0])
-            gradient, minus_hessian = torch.zeros_like(z), z.new_zeros((*z.shape, z.shape[-1]))
-            gradient[..., 0], minus_hessian[..., 0, 0] = 2 * tanh, -4 * (1 - tanh**2)
+            gradient = torch.zeros_like(z)
+            minus_hessian = z.new_zeros((*z.shape, z.shape[-1]))
+            gradient[..., 0] = 2 * tanh
+            minus_hessian[..., 0, 0] = -4 * (1 - tanh**2)
             return gradient, minus_hessian, torch.zeros_like(minus_hessian)
 
     features = torch.tensor([[[1e-3, 0.0], [1e-3, 0.0]]], dtype=torch.float64)

@@ -42,7 +42,8 @@ def test_moments_at_a_large_amplitude(costs):
 
 def test_a_huge_max_loss_is_plain_ep():
     features, y, utility = problem(*CASES[2], 3.0, CostMatrix(0.2, 1), max_loss=1e12)
-    q, plain = tilted_ep(features, y, utility), expectation_propagation(features, y)
+    q = tilted_ep(features, y, utility)
+    plain = expectation_propagation(features, y)
     assert (q.mean - plain.mean).abs().max() < 1e-9
     assert float(q.log_evidence - plain.log_evidence) == pytest.approx(np.log(1e12), abs=1e-9)
 

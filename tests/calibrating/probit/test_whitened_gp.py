@@ -61,7 +61,8 @@ def test_whitening_gives_the_kernel_matrix_and_theta():
     new = torch.tensor([[0.3, 5.0]] * 2, dtype=torch.float64)
     features, noise = prior.project(new)
     for i in range(2):
-        cross, gram = KERNEL(new[i], x[i]), KERNEL(x[i], x[i])
+        cross = KERNEL(new[i], x[i])
+        gram = KERNEL(x[i], x[i])
         left = 1 + 9 - (cross @ torch.linalg.solve(gram, cross.T)).diagonal()
         # Six points in [0, 1] at length scale 0.3: a condition number of about 1e5.
         assert (noise[i] ** 2 - left).abs().max() < 1e-7

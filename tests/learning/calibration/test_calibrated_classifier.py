@@ -58,7 +58,8 @@ def by_hand(classifier, cv, y=Y, weight=None, groups=None):
 
 def test_the_calibrator_sees_scores_of_cases_held_out():
     """By hand: scikit-learn's cross-validation, then the calibrator of one score or a mean."""
-    svc, cv = LinearSVC(random_state=0), StratifiedKFold(5)
+    svc = LinearSVC(random_state=0)
+    cv = StratifiedKFold(5)
     expected = by_hand(svc, cv)
     of_folds = [clone(svc).fit(X[rows], Y[rows]).decision_function(X) for rows, _ in cv.split(X, Y)]
     for ensemble, n_models, score in (
@@ -207,7 +208,8 @@ class Demanding(ClassifierMixin, BaseEstimator):
     """Records what it is given."""
 
     def fit(self, X, y, sample_weight=None, colour=None):
-        self.classes_, self.colour_ = np.unique(y), colour
+        self.classes_ = np.unique(y)
+        self.colour_ = colour
         self.weighted_ = sample_weight is not None
         return self
 

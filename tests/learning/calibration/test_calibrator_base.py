@@ -44,7 +44,8 @@ def test_labels_and_weights_that_do_not_fit_are_refused(model, X, y, labels, wei
 
 @pytest.mark.parametrize(("model", "X", "y"), PROBLEMS[:2])
 def test_cases_of_weight_zero_are_left_out_with_their_groups(model, X, y):
-    weight, groups = np.repeat([1.0, 0.0], [48, 12]), np.arange(60) // 4
+    weight = np.repeat([1.0, 0.0], [48, 12])
+    groups = np.arange(60) // 4
     found = model.fit(X, y, weight, groups).predict_proba(X)
     only = model.fit(X[:48], y[:48], None, groups[:48])
     np.testing.assert_array_equal(found, only.predict_proba(X))
@@ -75,7 +76,8 @@ def test_it_is_the_sandwich_of_the_log_likelihood(cases):
         u = logits * theta[2] + np.array([0.0, theta[0], theta[1]])
         return group.T @ (weight * log_softmax(u, axis=1)[np.arange(60), codes])
 
-    at, h = np.array([0.0, 0.0, 1.0]), 1e-4
+    at = np.array([0.0, 0.0, 1.0])
+    h = 1e-4
     e = h * np.eye(3)
     slopes = np.stack([(by_group(at + d) - by_group(at - d)) / (2 * h) for d in e])
     H = np.empty((3, 3))
@@ -93,7 +95,8 @@ def test_it_is_the_sandwich_of_the_log_likelihood(cases):
 
 def test_two_classes_are_a_sigmoid_with_offset_and_slope(cases):
     _, codes, weight, groups = cases
-    x, y = np.linspace(-2, 3, 60), np.repeat(codes[::4] > 0, 4)
+    x = np.linspace(-2, 3, 60)
+    y = np.repeat(codes[::4] > 0, 4)
     p = expit(x)
     design = np.stack([np.ones_like(x), x])
     H = (design * (weight * p * (1 - p))) @ design.T
@@ -119,7 +122,8 @@ def test_independent_cases_keep_their_likelihood():
 def test_scores_that_say_nothing_leave_the_offsets_alone(K):
     """All logits equal: H has K - 1 equal curvatures W / K, and two that are rounding errors."""
     rng = np.random.default_rng(0)
-    codes, groups = np.repeat(rng.integers(0, K, 30), 4), np.repeat(np.arange(30), 4)
+    codes = np.repeat(rng.integers(0, K, 30), 4)
+    groups = np.repeat(np.arange(30), 4)
     weight = rng.uniform(0.5, 2, 120)
     sums = np.add.reduceat(weight[:, None] * (np.eye(K)[codes] - 1 / K), np.arange(0, 120, 4))
     expected = (K - 1) / (K / weight.sum() * (sums**2).sum())

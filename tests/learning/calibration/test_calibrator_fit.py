@@ -58,7 +58,8 @@ def test_each_search_ends_where_moving_raises_the_penalised_loss():
     loss = CrossEntropy(codes, weight)
     t = 1.2
     affine = fit_matrix(t * z, loss, no_matrix(3))
-    W, b = affine.matrix, affine.intercept
+    W = affine.matrix
+    b = affine.intercept
     assert affine.converged
 
     def penalised(W, b):

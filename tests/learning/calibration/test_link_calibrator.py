@@ -186,7 +186,8 @@ def test_log_odds_grow_straight_and_then_by_logarithms(spread, by_cases):
     model = LinkCalibrator().fit(s, y)
     seen = model.transform_(np.array([s.min(), s.max()]))
     # Three half periods, of which the cases fill 0.8; or as many log odds as cases speak of.
-    far, doubt = model.centre_ + 3 / 0.8 * (seen[1] - seen[0]) / 2, np.log(301)
+    far = model.centre_ + 3 / 0.8 * (seen[1] - seen[0]) / 2
+    doubt = np.log(301)
     assert (doubt > far) == by_cases
     far = max(far, doubt)
 
@@ -246,7 +247,8 @@ def test_it_says_that_it_takes_one_column_and_two_classes():
 def test_scores_and_labels_mirrored_give_mirrored_predictions(spread):
     """A rare class: log odds end far below 0, or far above. So far out that they are logarithms."""
     s, y = cases(3000, truth=lambda s: s - 5, spread=spread)
-    model, mirrored = LinkCalibrator().fit(s, y), LinkCalibrator().fit(-s, 1 - y)
+    model = LinkCalibrator().fit(s, y)
+    mirrored = LinkCalibrator().fit(-s, 1 - y)
     assert mirrored.centre_ == pytest.approx(-model.centre_, rel=1e-9) and model.centre_ < -4
     at = np.array([-1e6, -300, -100, -30, -10, -3, 0, 3, 10, 30, 100, 300, 1e6])
     # Draws are not mirrored: 256 balanced ones tell the slope far out to a twentieth.
@@ -255,7 +257,8 @@ def test_scores_and_labels_mirrored_give_mirrored_predictions(spread):
 
 def test_the_shrinkage_is_towards_the_base_rate_when_scores_tell_nothing():
     rng = np.random.default_rng(0)
-    s, y = rng.normal(size=1000), rng.random(1000) < 0.2
+    s = rng.normal(size=1000)
+    y = rng.random(1000) < 0.2
     assert np.abs(LinkCalibrator().fit(s, y).predict_proba(s)[:, 1] - y.mean()).max() < 0.12
 
 

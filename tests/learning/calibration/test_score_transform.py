@@ -38,7 +38,8 @@ def transform(scores, y, weight, probabilities=False):
 
 def test_the_sigmoid_maximises_platts_likelihood():
     z, y, weight = cases()
-    positive, negative = weight @ y, weight @ (1 - y)
+    positive = weight @ y
+    negative = weight @ (1 - y)
     target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (negative + 2))
 
     def loss(theta):
@@ -65,7 +66,8 @@ def test_the_error_is_that_of_a_slope_that_is_not_there():
     z, y, weight = cases()
     z = np.exp(z)
     target = np.where(y == 1, (weight @ y + 1) / (weight @ y + 2), 1 / (weight @ (1 - y) + 2))
-    rate, n = np.average(target, weights=weight), weight.sum()
+    rate = np.average(target, weights=weight)
+    n = weight.sum()
     variance = np.average((z - np.average(z, weights=weight)) ** 2, weights=weight)
     expected = 1 / np.sqrt(n * rate * (1 - rate) * variance)
     assert platt(z, y, weight).error == pytest.approx(expected, rel=1e-12)
@@ -82,14 +84,16 @@ def test_well_spread_scores_keep_their_straight_line():
 
 def test_it_increases_strictly_from_one_infinity_to_the_other():
     z, y, weight = cases()
-    z[:40], z[40:60] = -np.inf, np.inf
+    z[:40] = -np.inf
+    z[40:60] = np.inf
     found = transform(z, y, weight)
     inner = z[np.isfinite(z)]
     grid = np.concatenate([[-np.inf, -1e6, -1e3], np.linspace(-30, 30, 601), [1e3, 1e6, np.inf]])
     values = found(grid)
     assert np.isfinite(values).all() and (np.diff(values) > 0).all()
     # The end: the line through the ends of a normal quantile plot, at the middle of the mass.
-    below, above = weight[:40].sum() / weight.sum(), weight[40:60].sum() / weight.sum()
+    below = weight[:40].sum() / weight.sum()
+    above = weight[40:60].sum() / weight.sum()
     ends = ndtri([below, 1 - above])
     rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
     bottom = inner.min() + rate * (ndtri(below / 2) - ends[0])
@@ -156,7 +160,8 @@ def test_where_one_end_has_no_infinite_scores_half_a_case_is_beyond():
     z, y, weight = cases(n=40)
     z[:5] = np.inf
     found = transform(z, y, weight)
-    inner, above = z[5:], weight[:5].sum() / weight.sum()
+    inner = z[5:]
+    above = weight[:5].sum() / weight.sum()
     ends = ndtri([0.5 / weight.sum(), 1 - above])
     rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
     top = inner.max() + rate * (ndtri(1 - above / 2) - ends[1])
@@ -180,11 +185,13 @@ def test_the_range_is_without_a_hundredth_of_the_cases_at_either_end():
 def test_tails_are_logarithms_beyond_half_the_width_on_either_side():
     """Of all but a hundredth at either end, by weight; value and slope go on smoothly."""
     rng = np.random.default_rng(0)
-    values, weight = rng.normal(size=500), rng.integers(1, 4, 500).astype(float)
+    values = rng.normal(size=500)
+    weight = rng.integers(1, 4, 500).astype(float)
     y = (rng.random(500) < 0.5).astype(float)
     tails = transform(values, y, weight).tails  # of normal values no other is learned
     copies = np.sort(np.repeat(values, weight.astype(int)))
-    low, high = copies[int(0.01 * len(copies))], copies[int(0.99 * len(copies))]
+    low = copies[int(0.01 * len(copies))]
+    high = copies[int(0.99 * len(copies))]
     width = high - low
     for x in (-50.0, low - 0.6 * width, low, 0.0, high + 0.49 * width, high + 2 * width):
         end = np.clip(x, low - width / 2, high + width / 2)
@@ -196,7 +203,8 @@ def test_tails_are_logarithms_beyond_half_the_width_on_either_side():
 
 def test_scores_that_are_all_equal_tell_the_share_alone():
     """Then the slope is 0, and nothing is known of it: the transform's is 1."""
-    y, weight = np.array([0.0, 1, 1, 1]), np.array([2.0, 1, 1, 1])
+    y = np.array([0.0, 1, 1, 1])
+    weight = np.array([2.0, 1, 1, 1])
     found = platt(np.full(4, 7.0), y, weight)
     target = (3 * 4 / 5 + 2 * 1 / 4) / 5  # Platt's, by weight
     assert found.level == pytest.approx(np.log(target / (1 - target)))

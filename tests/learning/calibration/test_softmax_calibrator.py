@@ -61,7 +61,8 @@ def test_a_search_that_is_cut_short_warns_and_no_other(monkeypatch):
 def test_log_probabilities_and_probabilities_are_the_same_scores():
     p, y, _ = cases(500, lambda z: 0.5 * z)
     shifted = np.log(p) + np.linspace(-3, 3, 500)[:, None]
-    one, other = SoftmaxCalibrator().fit(p, y), SoftmaxCalibrator().fit(shifted, y)
+    one = SoftmaxCalibrator().fit(p, y)
+    other = SoftmaxCalibrator().fit(shifted, y)
     assert (one.scale_, other.scale_) == ("probability", "real")
     # Searches that end at a tolerance, from scores that differ by rounding.
     np.testing.assert_allclose(one.predict_proba(p), other.predict_proba(shifted), atol=1e-4)
@@ -177,11 +178,14 @@ def laplace_bands(model, p, y, q):
         return np.log(found) - np.log1p(-found)
 
     def minus_log_posterior(theta):
-        W, away, at = theta.reshape(K, K + 1), theta - centre, logits(p)
+        W = theta.reshape(K, K + 1)
+        away = theta - centre
+        at = logits(p)
         likelihood = log_softmax(at @ W[:, :K].T + W[:, K], axis=1)[np.arange(n), y].sum()
         return -likelihood + away @ prior @ away / 2
 
-    h, E = 1e-3, np.eye(len(mode))
+    h = 1e-3
+    E = np.eye(len(mode))
     H = np.empty((len(mode), len(mode)))
     for i, j in np.ndindex(H.shape):
         H[i, j] = sum(
@@ -244,7 +248,8 @@ def test_derivatives_are_those_of_finite_differences(sources):
 
 
 def test_bands_hold_a_truth_of_the_model_and_narrow_with_the_cases():
-    covered, widths = [], []
+    covered = []
+    widths = []
     for n in (300, 3000):
         for seed in range(3):
             p, y, _ = cases(n, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed)

@@ -37,7 +37,8 @@ def test_it_is_the_identity_near_zero_a_power_far_out_and_keeps_the_order(g, c):
 
 
 def test_slopes_are_those_of_finite_differences():
-    d, step = np.r_[0, np.geomspace(1e-3, 300, 30)], 1e-5
+    d = np.r_[0, np.geomspace(1e-3, 300, 30)]
+    step = 1e-5
     by_g, by_c = Tails(g=0.4, c=2.0).slopes(d)
     factor = np.exp(step)
     up, down = (Tails(g=0.4 * f, c=2.0).distances(d) for f in (factor, 1 / factor))

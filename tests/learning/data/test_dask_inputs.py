@@ -28,8 +28,10 @@ def drawn(n=300, d=5, seed=0):
 def test_each_operation_is_that_of_one_array():
     X, _ = drawn(n=70)
     rng = np.random.default_rng(1)
-    weight, centre = torch.from_numpy(rng.random(70)), torch.from_numpy(X.mean(0))
-    B, S = torch.from_numpy(rng.normal(size=(5, 4))), torch.from_numpy(rng.normal(size=(2, 70)))
+    weight = torch.from_numpy(rng.random(70))
+    centre = torch.from_numpy(X.mean(0))
+    B = torch.from_numpy(rng.normal(size=(5, 4)))
+    S = torch.from_numpy(rng.normal(size=(2, 70)))
     mask = torch.from_numpy(rng.random(70) < 0.3)
     one = DenseInputs(torch.from_numpy(X))
     # 24 blocks, so that sums have two levels; columns are in two blocks.
@@ -48,8 +50,10 @@ def test_each_operation_is_that_of_one_array():
         expected = getattr(one, name)(*args)
         torch.testing.assert_close(getattr(many, name)(*args), expected, rtol=1e-12, atol=1e-12)
     for chosen in (mask, slice(None, None, 7), torch.tensor([40, 2, 69, 7])):
-        some, expected = many.rows(chosen), one.rows(chosen)
-        few, asked = torch.tensor([1, 0, 1]), {"scores": (B.T,), "pull_back": (S[:, : len(some)],)}
+        some = many.rows(chosen)
+        expected = one.rows(chosen)
+        few = torch.tensor([1, 0, 1])
+        asked = {"scores": (B.T,), "pull_back": (S[:, : len(some)],)}
         for name, args in {**asked, "dense": (few,), "along": (B, centre)}.items():
             torch.testing.assert_close(getattr(some, name)(*args), getattr(expected, name)(*args))
         again = torch.tensor([2, 0])
@@ -89,7 +93,8 @@ def test_the_penalty_is_that_of_the_data_in_memory():
 
 
 def test_a_data_frame_stays_where_it_is():
-    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
     X, y = drawn(n=120)
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcde")), npartitions=3)
     labels = dd.from_pandas(pd.Series(y), npartitions=3)
@@ -102,7 +107,8 @@ def test_a_data_frame_stays_where_it_is():
 
 def test_what_cannot_be_fitted_is_refused_and_nothing_is_half_fitted():
     X, y = drawn(n=40)
-    DX, Dy = da.from_array(X, chunks=10), da.from_array(y, chunks=10)
+    DX = da.from_array(X, chunks=10)
+    Dy = da.from_array(y, chunks=10)
     model = LinkgisticClassifier()
     refused = [
         (DX[DX[:, 0] > 0], Dy, {}, "compute_chunk_sizes"),

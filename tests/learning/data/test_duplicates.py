@@ -28,7 +28,8 @@ def test_rows_of_one_hash_are_told_apart(monkeypatch):
 
 def test_merged_rows():
     generator = np.random.default_rng(0)
-    rows, labels = generator.integers(0, 3, (40, 2)) / 3, generator.integers(0, 2, 40)
+    rows = generator.integers(0, 3, (40, 2)) / 3
+    labels = generator.integers(0, 2, 40)
     weight = generator.random(40)
     kept, total = merge_duplicates(rows, weight, labels)
     keys = [(*row, label) for row, label in zip(rows, labels, strict=True)]

@@ -52,7 +52,8 @@ def test_a_fit_that_fails_leaves_no_trace():
     model = Sums()
     model.old_ = 1
     with pytest.raises(KeyError), all_or_nothing(model):
-        model.old_, model.new_ = 2, 3
+        model.old_ = 2
+        model.new_ = 3
         raise KeyError
     assert vars(model) == {"old_": 1}
 

@@ -17,7 +17,8 @@ def drawn(n=120, d=30, density=0.15, seed=0):
     """Sparse inputs with a column of zeros and one that is nearly constant, and labels."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < density)
-    X[:, 3], X[:, 4] = 0.0, 5.0 + 1e-3 * X[:, 4]
+    X[:, 3] = 0.0
+    X[:, 4] = 5.0 + 1e-3 * X[:, 4]
     slope = rng.normal(size=d) * 3
     return X, (rng.random(n) < 1 / (1 + np.exp(-(X - X.mean(0)) @ slope))).astype(int)
 
@@ -37,7 +38,8 @@ def test_a_fit_is_that_of_the_dense_matrix(form):
     for how in ({}, {"sample_weight": weight}, {"groups": np.arange(len(y)) // 2}):
         model = LinkgisticClassifier(tol=1e-8, max_iter=2, C=0.5)
         dense = model.fit(X, y, **how)
-        coef, p = dense.coef_, dense.predict_proba(X)
+        coef = dense.coef_
+        p = dense.predict_proba(X)
         model.fit(form(X), y, **how)
         np.testing.assert_allclose(model.coef_, coef, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(model.predict_proba(form(X)), p, rtol=1e-6)

@@ -48,7 +48,8 @@ class TestBijection:
 
     def test_inverse(self, x):
         """Back to x, to some rounding errors in x and, through the slope there, in t."""
-        g, at = RangeMap.fit(x), self.places(x)
+        g = RangeMap.fit(x)
+        at = self.places(x)
         t = g(at)
         rounding = np.abs(at) + g.width + (np.abs(t) + g.width) / slope(g, at)
         assert (np.abs(g.inverse(t) - at) < 1e-12 * rounding).all()
@@ -81,7 +82,8 @@ class TestFit:
         """As straight in t as log x is: correlation of t with log x, over the central 98 %."""
         for sigma in (1, 2, 3):
             x = log_normal(sigma, 1000)
-            t, log = RangeMap.fit(x)(x), np.log(x) / sigma
+            t = RangeMap.fit(x)(x)
+            log = np.log(x) / sigma
             inner = np.abs(log) < 2.3
             assert np.corrcoef(t[inner], log[inner])[0, 1] > 0.995
 
@@ -101,8 +103,10 @@ class TestFit:
             np.testing.assert_allclose(other(scale * x) / scale, g(x), rtol=1e-9, atol=1e-9)
 
     def test_weights_are_repetitions(self):
-        x, times = log_normal(2, 60), np.arange(60.0) % 4
-        weighted, repeated = RangeMap.fit(x, times), RangeMap.fit(x.repeat(times.astype(int)))
+        x = log_normal(2, 60)
+        times = np.arange(60.0) % 4
+        weighted = RangeMap.fit(x, times)
+        repeated = RangeMap.fit(x.repeat(times.astype(int)))
         scaled = RangeMap.fit(x, times / 7)
         np.testing.assert_allclose(weighted(x), repeated(x), rtol=1e-12)
         np.testing.assert_allclose(weighted(x), scaled(x), rtol=1e-9)

@@ -44,7 +44,9 @@ def brute_force(x, weight, level):
 
 def test_what_is_said_of_parts_and_merged_is_what_is_said_of_all():
     rng = np.random.default_rng(0)
-    x, y, weight = rng.normal(size=50), rng.normal(size=50), rng.random(50)
+    x = rng.normal(size=50)
+    y = rng.normal(size=50)
+    weight = rng.random(50)
     cuts = [
         Rows(*part) for part in zip(*(np.split(v, [7, 7, 30]) for v in (x, y, weight)), strict=True)
     ]
@@ -98,7 +100,8 @@ def test_the_range_map_of_few_points_is_that_of_all(df):
     x, _, _, weight = drawn(n=20_000, df=df)
     points, mass = DaskRows.in_blocks(*in_blocks(x, x, weight, size=3000), "x").distribution(LEVELS)
     assert len(points) < 10_000
-    x, weight = x[weight > 0], weight[weight > 0]
+    x = x[weight > 0]
+    weight = weight[weight > 0]
     maps = [RangeMap.fit(*each) for each in ((points, mass), (x, weight))]
     at = np.linspace(-20, 20, 101)
     assert not maps[1].is_identity
@@ -111,7 +114,8 @@ PLAIN = {"n_basis": 8, "average_hyperparameters": False}
 @pytest.mark.parametrize("how", [PLAIN, PLAIN | {"prior": "gp", "robust_range": False}])
 def test_a_regression_is_that_of_the_data_in_memory(how):
     x, y, _, weight = drawn()
-    X, y = x[:, None], -y
+    X = x[:, None]
+    y = -y
     DX, Dy, Dw = in_blocks(X, y, weight)
     one = ISGPRegressor(**how).fit(X, y, weight)
     many = ISGPRegressor(**how).fit(DX, Dy, Dw)
@@ -119,7 +123,8 @@ def test_a_regression_is_that_of_the_data_in_memory(how):
     assert many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
     asked = {"predict": {"return_std": True}, "predict_interval": {"level": 0.9}}
     for name, more in asked.items():
-        lazy, expected = getattr(many, name)(DX, **more), getattr(one, name)(X, **more)
+        lazy = getattr(many, name)(DX, **more)
+        expected = getattr(one, name)(X, **more)
         assert isinstance(lazy, tuple)
         for ours, theirs in zip(lazy, expected, strict=True):
             assert dask.is_dask_collection(ours) and ours.chunks == (DX.chunks[0],)
@@ -134,7 +139,8 @@ def test_a_calibration_is_that_of_the_data_in_memory(kind):
         x = -x
     if kind == "probability":
         x = 1 / (1 + np.exp(-x))
-        x[:40], x[40:90] = 0.0, 1.0
+        x[:40] = 0.0
+        x[40:90] = 1.0
     labels = np.where(labels == 1, "yes", "no")
     Dx, Dy, Dw = in_blocks(x, labels, weight)
     warned = pytest.warns(UserWarning, match="wrong way") if kind == "wrong way" else nullcontext()
@@ -161,11 +167,13 @@ def test_labels_and_targets_may_be_in_memory():
 
 
 def test_a_data_frame_stays_where_it_is():
-    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
     x, y, labels, _ = drawn(n=120)
     frame = dd.from_pandas(pd.DataFrame({"a": x}), npartitions=3)
     Dy, Dlabels = (dd.from_pandas(pd.Series(each), npartitions=3) for each in (y, labels))
-    many, one = ISGPRegressor(**PLAIN).fit(frame, Dy), ISGPRegressor(**PLAIN)
+    many = ISGPRegressor(**PLAIN).fit(frame, Dy)
+    one = ISGPRegressor(**PLAIN)
     assert many.feature_names_in_.tolist() == ["a"]
     expected = one.fit(x[:, None], y).predict(x[:, None])
     np.testing.assert_allclose(many.predict(frame).compute(), expected, rtol=1e-6)
@@ -176,7 +184,8 @@ def test_a_data_frame_stays_where_it_is():
 def test_what_cannot_be_fitted_is_refused_and_nothing_is_half_fitted():
     x, y, labels, weight = drawn(n=40)
     DX, Dx, Dy, Dlabels, Dw = in_blocks(x[:, None], x, y, labels, weight, size=10)
-    regressor, calibrator = ISGPRegressor(), LinkCalibrator()
+    regressor = ISGPRegressor()
+    calibrator = LinkCalibrator()
     refused = [
         (regressor, (DX[Dx > 0], Dy), "compute_chunk_sizes"),
         (regressor, (DX, Dy[Dy > 0]), "y.compute_chunk_sizes"),
@@ -228,7 +237,8 @@ def test_a_worker_killed_in_the_middle_changes_nothing(kind, monkeypatch):
         LinkCalibrator: ({}, x, labels, "predict_proba"),
     }[kind]
     expected = getattr(kind(**how).fit(x, y), ask)(x[:9])
-    calls, fold = [], DaskRows.fold
+    calls = []
+    fold = DaskRows.fold
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as here,
         distributed.Client(here) as client,
@@ -253,7 +263,8 @@ def test_a_worker_killed_in_the_middle_changes_nothing(kind, monkeypatch):
 def test_rows_that_are_made_of_more_than_a_worker_holds():
     """Scores of 1 GB of inputs, a worker of 700 MB: blocks come and go, but one is too much."""
     distributed = pytest.importorskip("distributed")
-    n, columns = 125_000, 1000
+    n = 125_000
+    columns = 1000
     x, y, labels, _ = drawn(n=n)
     how = {"n_basis": 8, "average_hyperparameters": False}
     expected = [

@@ -64,7 +64,8 @@ def test_two_displays_on_one_axes_share_the_diagonal_and_the_histogram():
     assert [text.split(",")[0] for text in texts] == ["perfectly calibrated", "one", "two"]
     assert second.histogram_ax_ is first.histogram_ax_
     second.figure_.canvas.draw()  # a file shows legend and histogram, to a tenth of an inch
-    shown, (width, height) = second.figure_.get_tightbbox(), second.figure_.get_size_inches()
+    shown = second.figure_.get_tightbbox()
+    (width, height) = second.figure_.get_size_inches()
     assert min(shown.x0, shown.y0, width - shown.x1, height - shown.y1) > -0.1
 
 

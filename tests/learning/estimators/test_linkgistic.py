@@ -371,7 +371,8 @@ class TestAnotherDevice:
         Without one only the labels bend it, least in its flattest direction. The weights are
         searched for twice; a step of the first is felt in the second.
         """
-        share, centred = weight / weight.sum(), X - X.mean(axis=0)
+        share = weight / weight.sum()
+        centred = X - X.mean(axis=0)
         bends = [np.linalg.eigvalsh((centred.T * share * q * (1 - q)) @ centred)[0] for q in p.T]
         curvature = min(bends) if np.isinf(C) else 1 / (C * weight.sum())
         return of_a_maximum(log_loss(y, p, sample_weight=weight), curvature, runs=4)
@@ -435,7 +436,8 @@ class TestBadInput:
             model = LinkgisticClassifier(C=np.inf).fit(scale * self.X, self.y)
             assert np.abs(model.predict_proba(scale * self.X) - expected).max() < 0.05
         # The penalty leaves nothing of weights as large as these would have to be.
-        X, C = self.X, 1e-300
+        X = self.X
+        C = 1e-300
         p = LinkgisticClassifier(C=C).fit(X, self.y).predict_proba(X)[:, 1]
         assert p == pytest.approx(self.y.mean(), abs=0.01)
 
@@ -453,7 +455,8 @@ def test_the_base_rate_is_kept(kind, n, d, rate):
     X, new = generator.normal(size=(2, n, d))
     if kind == "sparse":
         shown = generator.random((2, n, d)) < 0.01
-        X, new = sparse.csr_array(X * shown[0]), sparse.csr_array(new * shown[1])
+        X = sparse.csr_array(X * shown[0])
+        new = sparse.csr_array(new * shown[1])
     y = generator.permutation(n) < rate * n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -467,7 +470,8 @@ class TestJoint:
 
     def test_better_than_a_temperature(self):
         """On digits, where logistic regression with C = 1 is underconfident by a factor of two."""
-        train, test = np.arange(1797) % 3 != 0, np.arange(1797) % 3 == 0
+        train = np.arange(1797) % 3 != 0
+        test = np.arange(1797) % 3 == 0
         usual = LogisticRegression(max_iter=1000)
         out = cross_val_predict(
             usual, self.X[train], self.y[train], cv=5, method="decision_function"
@@ -501,7 +505,9 @@ class TestJoint:
 
     @pytest.mark.filterwarnings("ignore:not converged")
     def test_copies_change_nothing(self):
-        X, y, how = self.X[:200], self.y[:200], {"C": 1 / 3, "max_iter": 1, "multi_class": "joint"}
+        X = self.X[:200]
+        y = self.y[:200]
+        how = {"C": 1 / 3, "max_iter": 1, "multi_class": "joint"}
         weighted = LinkgisticClassifier(**how).fit(X, y, sample_weight=np.full(200, 3.0))
         thrice = LinkgisticClassifier(**how).fit(np.repeat(X, 3, axis=0), np.repeat(y, 3))
         np.testing.assert_array_equal(weighted.predict_proba(self.X), thrice.predict_proba(self.X))

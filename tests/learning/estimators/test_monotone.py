@@ -86,7 +86,8 @@ class TestFit:
             assert np.diff(sign * paths, axis=0).min() >= -1e-12 * scale
 
     def test_sampled_sources_have_the_predicted_moments(self):
-        model, n = usual(-1, average_hyperparameters=True), 5000
+        model = usual(-1, average_hyperparameters=True)
+        n = 5000
         grid = np.linspace(-1, 1, 10)[:, None]
         mean, std = model.predict(grid, return_std=True)
         paths = model.sample_source(grid, n, random_state=1)
@@ -96,7 +97,8 @@ class TestFit:
         assert np.all(np.abs(squares.mean(axis=1) - std**2) < 4 * error)
 
     def test_sampling_repeats_with_its_seed(self):
-        model, grid = usual(), np.linspace(-1, 1, 5)[:, None]
+        model = usual()
+        grid = np.linspace(-1, 1, 5)[:, None]
         one, two, other = (model.sample_source(grid, 3, random_state=s) for s in (0, 0, 1))
         np.testing.assert_array_equal(one, two)
         assert not np.allclose(one, other)
@@ -118,11 +120,14 @@ class TestFit:
         such functions the 95 % band covers 93 %. The mean of seven points varies less. Below the
         99.9 % quantile, where half the band would not be.
         """
-        generator, squares = np.random.default_rng(6), 0.0
-        fine, at = np.linspace(-1, 1, 2001), np.linspace(-0.9, 0.9, 7)
+        generator = np.random.default_rng(6)
+        squares = 0.0
+        fine = np.linspace(-1, 1, 2001)
+        at = np.linspace(-0.9, 0.9, 7)
         angle = np.pi * 0.25 * np.multiply.outer(fine, [1, 2])
         basis = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
-        deviations, widths = np.sqrt([0.5, 0.25, 0.5, 0.25]), []
+        deviations = np.sqrt([0.5, 0.25, 0.5, 0.25])
+        widths = []
         for _ in range(8):
             square = (basis @ (deviations * generator.normal(size=4))) ** 2
             source = np.cumsum(square) * (fine[1] - fine[0])  # the integral of f^2, by a sum
@@ -168,7 +173,8 @@ class TestFit:
                 return np.diag(self(X))
 
         # Standardised as the estimator says: inputs span [-1, 1], targets have mean 0 and sd 1.
-        center, half = (X.max() + X.min()) / 2, np.ptp(X) / 2
+        center = (X.max() + X.min()) / 2
+        half = np.ptp(X) / 2
         z = (y - y.mean()) / y.std()
         other = GaussianProcessRegressor(Trigonometric(), alpha=1 / alpha, optimizer=None)
         other.fit((X - center) / half, z - mu)
@@ -242,7 +248,8 @@ class TestAverage:
 
     def test_plugged_in_hyper_parameters(self):
         """Without the average the posterior alone predicts, and its bands are narrower."""
-        plain, averaged = usual(), usual(average_hyperparameters=True)
+        plain = usual()
+        averaged = usual(average_hyperparameters=True)
         x, _ = plain.standardise(self.grid[:, 0], self.grid[:, 0])
         mean, variance = plain.posterior_.moments(x)
         got, std = plain.predict(self.grid, return_std=True)

@@ -24,7 +24,8 @@ class FirstFeature(ISGPRegressor):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array, tags.input_tags.two_d_array = False, True
+        tags.input_tags.one_d_array = False
+        tags.input_tags.two_d_array = True
         return tags
 
 
@@ -66,7 +67,8 @@ class TestScikitLearnsChecks:
     @pytest.mark.parametrize("form", [np.asarray, list, pd.Series])
     def test_a_column_may_be_an_array_of_one_dimension(self, form):
         X, y = simulate()
-        expected, model = usual(), fit(form(X[:, 0]), y)
+        expected = usual()
+        model = fit(form(X[:, 0]), y)
         assert model.n_features_in_ == 1
         for method in ("predict", "predict_interval"):
             np.testing.assert_array_equal(
@@ -77,7 +79,8 @@ class TestScikitLearnsChecks:
 class TestWarnings:
     def test_direction_in_doubt(self):
         generator = np.random.default_rng(8)
-        X, y = generator.uniform(size=(40, 1)), generator.normal(size=40)
+        X = generator.uniform(size=(40, 1))
+        y = generator.normal(size=40)
         with pytest.warns(UserWarning, match=r"the correlation .* may be an accident of sampling"):
             model = fit(X, y)
         assert model.increasing_ == (np.corrcoef(X[:, 0], y)[0, 1] >= 0)

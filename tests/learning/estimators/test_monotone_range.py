@@ -11,7 +11,8 @@ class TestRange:
     @pytest.mark.parametrize("least", [5e-324, 1e-310])
     def test_inputs_of_which_half_are_hardly_numbers(self, least):
         """A bulk whose width has few digits, or none, stays as it is: near zero, all the same."""
-        X, y = np.linspace(0, 1, 40)[:, None], np.linspace(0, 1, 40) ** 2
+        X = np.linspace(0, 1, 40)[:, None]
+        y = np.linspace(0, 1, 40) ** 2
         y += 0.05 * np.random.default_rng(0).normal(size=40)
         X[:21] = least * np.arange(21)[:, None]
         found = fit(X, y).predict(X)
@@ -22,9 +23,11 @@ class TestRange:
     def test_log_normal_inputs(self):
         """The error at new inputs is within a quarter of the fit on log x: one data set."""
         generator = np.random.default_rng(3)
-        log, new = generator.normal(size=(100, 1)), np.linspace(-2, 2, 101)[:, None]
+        log = generator.normal(size=(100, 1))
+        new = np.linspace(-2, 2, 101)[:, None]
         y = np.tanh(2 * log[:, 0]) + 0.2 * generator.normal(size=100)
-        truth, settings = np.tanh(2 * new[:, 0]), {"n_basis": 16}
+        truth = np.tanh(2 * new[:, 0])
+        settings = {"n_basis": 16}
         expected = fit(log, y, **settings).predict(new) - truth
         for sigma in (1, 3):
             model = fit(np.exp(sigma * log), y, **settings)
@@ -35,7 +38,8 @@ class TestRange:
     def test_an_outlier(self):
         """One x of 100 among 100 in [0, 1]: unmapped, the error was seven times as large."""
         generator = np.random.default_rng(1)
-        X, new = generator.uniform(size=(100, 1)), np.linspace(0, 1, 101)[:, None]
+        X = generator.uniform(size=(100, 1))
+        new = np.linspace(0, 1, 101)[:, None]
         y = np.sqrt(X[:, 0]) + 0.1 * generator.normal(size=100)
         clean = fit(X, y, n_basis=16)
         assert clean.range_map_.is_identity
@@ -80,6 +84,7 @@ class TestRange:
         grid = np.sort(np.concatenate([X[:, 0], np.geomspace(1e-9, 1e9, 100)]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            mean, paths = model.predict(grid[:, None]), model.sample_source(grid[:, None], 5, 0)
+            mean = model.predict(grid[:, None])
+            paths = model.sample_source(grid[:, None], 5, 0)
         assert np.diff(mean).max() <= 1e-12 * np.abs(mean).max()
         assert np.diff(paths, axis=0).max() <= 1e-12 * np.abs(paths).max()

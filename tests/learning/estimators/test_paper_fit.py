@@ -102,7 +102,8 @@ class TestChosenPrior:
         X, y, _ = kinked(800)
         model = fit(X, y, prior, n_basis=16, max_iter=1, tol=10.0)
         posterior = model.link_.posterior
-        x, labels = model.link_.within(model.scores(X)), torch.from_numpy(y).double()
+        x = model.link_.within(model.scores(X))
+        labels = torch.from_numpy(y).double()
         for candidate in Recipe.of(model.link).priors.family(posterior.prior):
             other = laplace(candidate, Bernoulli(), x, labels)
             assert other.log_evidence < posterior.log_evidence + 0.1
@@ -175,7 +176,8 @@ class TestFarRows:
 
     @pytest.mark.parametrize(("prior", "scale"), [("isgp", 1e3), ("gp", 3e4)])
     def test_one_row_spoils_nothing(self, prior, scale):
-        usual, model = self.fitted(prior), self.fitted(prior, scale)
+        usual = self.fitted(prior)
+        model = self.fitted(prior, scale)
         assert model.converged_
         losses = [log_loss(self.y_test, m.predict_proba(self.X_test)) for m in (usual, model)]
         assert losses[1] < losses[0] + 0.002
@@ -272,7 +274,8 @@ class TestBadInput:
             assert model.predict_proba(far)[2, 1] == pytest.approx(1, abs=1e-3)
         flipped = np.where(np.arange(200) % 4 == 0, 1 - self.y, self.y)
         for model in (fit(self.X, flipped), usual(200, "gp")):
-            low, high = model.scores(self.X).min(), model.scores(self.X).max()
+            low = model.scores(self.X).min()
+            high = model.scores(self.X).max()
             message = (
                 f"1 of 3 inputs have a score beyond ±{model.link_.edge:.3g}, where training "
                 f"scores lie between {low:.3g} and {high:.3g}: nothing was learned"
@@ -297,7 +300,8 @@ class TestBadInput:
             model = fit(scale * self.X, self.y, C=np.inf)
             assert np.abs(model.predict_proba(scale * self.X) - expected).max() < 0.05
         # The penalty leaves nothing of weights as large as these would have to be.
-        X, C = self.X, 1e-300
+        X = self.X
+        C = 1e-300
         assert fit(X, self.y, C=C).predict_proba(X)[:, 1] == pytest.approx(self.y.mean(), abs=0.01)
 
     def test_c_far_off(self):

@@ -28,7 +28,8 @@ def test_moments_are_those_of_weighted_data(weighted):
 def test_posterior_is_in_standard_units(sign):
     """Inputs over [-1, 1]; targets with mean 0 and standard deviation 1, increasing."""
     X, y = simulate()
-    X, y = 3 + 2 * X, sign * (5 * y - 1)
+    X = 3 + 2 * X
+    y = sign * (5 * y - 1)
     model = fit(X, y)
     x, targets = (values.numpy() for values in model.standardise(X[:, 0], y))
     assert (x.min(), x.max()) == pytest.approx((-1, 1))

@@ -69,7 +69,8 @@ class TestGradient:
     @OBJECTIVES
     def test_total_derivative_under_the_bernoulli_likelihood(self, kind, objective):
         """Where the likelihood has third derivatives too."""
-        likelihood, labels = Bernoulli(), (self.y > 0.3).double()
+        likelihood = Bernoulli()
+        labels = (self.y > 0.3).double()
         data = likelihood.condense(prior_of(kind).features, self.x, labels)
         start = prior_of(kind).start(self.x)
 
@@ -93,10 +94,8 @@ class TestGradient:
 
 def best_among_neighbours(found, objective, x, y):
     """Refitted a hundredth off in one hyper-parameter after the other, but for those at an edge."""
-    prior, name = (
-        found.posterior.prior,
-        "evidence_bound" if objective == "bound" else "log_evidence",
-    )
+    prior = found.posterior.prior
+    name = "evidence_bound" if objective == "bound" else "log_evidence"
     theta = {"a": prior.kernel.a, "b": prior.kernel.b, "gamma": prior.gamma, "mu": prior.mu}
     if isinstance(found.likelihood, Gaussian):
         theta["alpha"] = found.likelihood.alpha
@@ -173,7 +172,8 @@ class TestMaximum:
 
     def test_same_answer_on_any_number_of_threads(self):
         """And the caller's number of threads is what it was, also after an error."""
-        before, answers = torch.get_num_threads(), []
+        before = torch.get_num_threads()
+        answers = []
         try:
             for threads in (1, 2):
                 torch.set_num_threads(threads)
@@ -239,7 +239,8 @@ class TestLabels:
         self.y = (y > 0.2).double()
 
     def test_another_loss_has_no_bound(self):
-        prior, likelihood = prior_of(ISGP), Bernoulli(MatsushitaLoss())
+        prior = prior_of(ISGP)
+        likelihood = Bernoulli(MatsushitaLoss())
         with pytest.raises(ValueError, match=r"no bound is known for Bernoulli\(Matsushita"):
             maximise_evidence(prior, likelihood, self.x, self.y)
         assert math.isnan(laplace(prior, likelihood, self.x, self.y).evidence_bound)
@@ -247,7 +248,8 @@ class TestLabels:
     @KINDS
     @OBJECTIVES
     def test_no_neighbour_is_better(self, kind, objective):
-        prior, given = kind(TrigonometricKernel(a=3.0, c=0.5, n_basis=8)), {"smoothness": (3.0,)}
+        prior = kind(TrigonometricKernel(a=3.0, c=0.5, n_basis=8))
+        given = {"smoothness": (3.0,)}
         given |= {"bounds": {"gamma": (1e-3, 1.0)}, "objective": objective}
         found = maximise_evidence(prior, Bernoulli(), self.x, self.y, **given)
         assert isinstance(found.likelihood, Bernoulli)
@@ -255,7 +257,8 @@ class TestLabels:
 
     def test_another_loss_stays_the_loss(self):
         """The search is under the likelihood that was given, and says so."""
-        prior, likelihood = prior_of(GP), Bernoulli(MatsushitaLoss())
+        prior = prior_of(GP)
+        likelihood = Bernoulli(MatsushitaLoss())
         found = maximise_evidence(prior, likelihood, self.x, self.y, objective="laplace")
         assert isinstance(found.likelihood.loss, MatsushitaLoss)
         there = laplace(found.posterior.prior, likelihood, self.x, self.y)

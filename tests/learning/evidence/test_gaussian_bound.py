@@ -24,7 +24,8 @@ class TestMoments:
         joint = joint_of(prior, Bernoulli(), x, (y > 0).double())
         m, precision = any_gaussian(prior)
         bound = GaussianBound(joint)
-        q, n = bound(m, precision), 200_000
+        q = bound(m, precision)
+        n = 200_000
         mean, variance = bound.joint.moments(q.m, q.root, q.slopes)
         noise = torch.from_numpy(np.random.default_rng(3).normal(size=(n, len(m))))
         nu = prior.source(x, m + noise @ q.root.T)
@@ -96,7 +97,8 @@ class TestManyLabels:
 
     @pytest.mark.parametrize("n", [65, 400])
     def test_splines_stand_for_the_rest(self, n, monkeypatch):
-        prior, (x, y) = PRIORS["isgp"], labels(n, seed=1)
+        prior = PRIORS["isgp"]
+        (x, y) = labels(n, seed=1)
         joint = joint_of(prior, Bernoulli(), x, y)
         m, precision = any_gaussian(prior)
         few = GaussianBound(joint)(0.5 * m, precision)
@@ -111,7 +113,8 @@ class TestManyLabels:
         """Inputs that all but coincide, and a few far away."""
         generator = np.random.default_rng(4)
         x = np.concatenate([0.3 + 1e-9 * generator.normal(size=150), [-0.9, -0.5, 0.8]])
-        x, y = torch.from_numpy(x), torch.from_numpy((generator.random(153) < 0.6).astype(float))
+        x = torch.from_numpy(x)
+        y = torch.from_numpy((generator.random(153) < 0.6).astype(float))
         joint = joint_of(PRIORS["isgp"], Bernoulli(), x, y)
         m, precision = any_gaussian(PRIORS["isgp"])
         few = GaussianBound(joint)(0.5 * m, precision)

@@ -79,7 +79,8 @@ def average(kind=ISGP, likelihood=None, n=300):
 class TestMixture:
     def test_moments_and_quantiles_by_draws(self):
         """Within four standard errors of a hundred thousand draws of Gaussians with the moments."""
-        mixture, n = two_components(), 100_000
+        mixture = two_components()
+        n = 100_000
         generator = np.random.default_rng(0)
         which = generator.random(n) < 0.7
         moments = [torch.stack(part.moments(GRID)).numpy() for part in mixture.components]
@@ -105,7 +106,8 @@ class TestMixture:
         assert float(got) == pytest.approx(brentq(excess, -10, 10, xtol=1e-12), abs=1e-9)
 
     def test_draws_have_the_mixtures_moments(self):
-        mixture, n = two_components(), 20_000
+        mixture = two_components()
+        n = 20_000
         noise = torch.randn((n, 7), generator=torch.Generator().manual_seed(0)).double()
         nu = mixture.components[0].prior.source(GRID, mixture.draws(noise))
         mean, variance = mixture.moments(GRID)
@@ -121,7 +123,8 @@ class TestMixture:
         assert mixture.best is mixture.components[1]
 
     def test_it_has_converged_where_it_counts(self):
-        good, bad = two_components().components[0], replace(two_components().best, converged=False)
+        good = two_components().components[0]
+        bad = replace(two_components().best, converged=False)
         for share, expected in ((1e-4, True), (0.5, False)):
             weights = torch.tensor([1 - share, share], dtype=torch.float64)
             assert PosteriorMixture([good, bad], weights).converged is expected
@@ -168,7 +171,8 @@ class TestAverageHyperparameters:
         mixture = average_hyperparameters(best.posterior, data)
         assert float(mixture.weights.sum()) == pytest.approx(1)
         mean, variance = mixture.moments(GRID)
-        found, weights = [], []
+        found = []
+        weights = []
         variances = float(prior.kernel.variance) * np.exp(np.linspace(-3.5, 5, 9))
         alphas = float(best.likelihood.alpha) * np.exp(np.linspace(-0.8, 0.8, 5))
         for ratio in (np.arange(8) + 0.5) / 8:
@@ -201,7 +205,8 @@ class TestAverageHyperparameters:
         thetas = torch.stack([theta_of(joint) for joint in there])
         half = even_normals(64, 7)
         noise = torch.cat([half, half * torch.tensor([1, 1, 1, -1, -1, -1, -1]).double()])
-        radius, units = 1.1 * math.sqrt(2), []
+        radius = 1.1 * math.sqrt(2)
+        units = []
         share = [1 - 2 / radius**2] + 4 * [1 / (2 * radius**2)]  # Rue, Martino and Chopin (2009)
 
         def slope(theta, start):
@@ -211,7 +216,8 @@ class TestAverageHyperparameters:
             here = (thetas[:, 0] == log_odds).nonzero()[:, 0]
             if len(here) < 5:  # some had no weight
                 continue
-            zeta, top = thetas[here][:, [1, 4]], thetas[here[0]]
+            zeta = thetas[here][:, [1, 4]]
+            top = thetas[here[0]]
             V = torch.stack([zeta[1] - zeta[2], zeta[3] - zeta[4]], dim=1) / (2 * radius)
             mode = mixture.components[here[0]].mode
             # At most a thousandth of a standard deviation is left.
@@ -261,7 +267,8 @@ class TestAverageHyperparameters:
         """Beyond some a all bounds are low: one node there, and none farther on, is looked at."""
         best = maximise_evidence(prior_of(ISGP), Gaussian(25.0), *simulate()).posterior
         data = best.likelihood.condense(best.prior.features, *simulate())
-        limit, seen = 2.0, set()
+        limit = 2.0
+        seen = set()
 
         def fit(joint, mode):
             a = float(joint.prior.kernel.a)
@@ -276,7 +283,8 @@ class TestAverageHyperparameters:
     def test_labels_are_refused(self):
         x, y = simulate()
         likelihood = Bernoulli()
-        prior, y = prior_of(ISGP), (y > 0).to(torch.float64)
+        prior = prior_of(ISGP)
+        y = (y > 0).to(torch.float64)
         data = likelihood.condense(prior.features, x, y)
         with pytest.raises(TypeError, match="expected a Gaussian likelihood, got Bernoulli"):
             average_hyperparameters(laplace(prior, likelihood, x, y), data)

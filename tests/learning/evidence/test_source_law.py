@@ -34,8 +34,10 @@ def gaussian(prior, seed=0):
 
 
 def law_of(prior, m, root, x=X):
-    features, (V, P, _) = prior.features(x), prior.quadratic_form()
-    squares, g = features @ P, (features @ prior.jacobian(m)) @ root
+    features = prior.features(x)
+    (V, P, _) = prior.quadratic_form()
+    squares = features @ P
+    g = (features @ prior.jacobian(m)) @ root
     mean = features @ prior.mean_coefficients(m, root)
     covariance = prior.covariance(m, root)
     turned = root.T @ functionals(V, squares, prior.precision)
@@ -67,7 +69,8 @@ def test_against_draws(prior):
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_shifted_square_against_quadrature(mean, sd, sign):
     """nu = mean + l z + lambda (z^2 - 1), one integral over z."""
-    lam, l = sign * 0.4 * sd, sd * math.sqrt(1 - 2 * 0.4**2)
+    lam = sign * 0.4 * sd
+    l = sd * math.sqrt(1 - 2 * 0.4**2)
     found = one([l], [lam], mean).expected_log_sigmoid()
 
     def at(z):
@@ -81,7 +84,8 @@ def test_a_shifted_square_against_quadrature(mean, sd, sign):
 
 def test_one_hundred_and_fifty_equal_terms_are_chi_square():
     """Their sum has a known density; a product of phases in place of their sum would turn round."""
-    K, lam = 150, 0.05
+    K = 150
+    lam = 0.05
     found = one([0.0] * K, [lam] * K, 0.5).expected_log_sigmoid()
     expected = stats.chi2(K).expect(lambda v: log_expit(0.5 + lam * (v - K)), epsabs=1e-12)
     assert float(found.value[0]) == pytest.approx(expected, abs=1e-8)
@@ -90,11 +94,11 @@ def test_one_hundred_and_fifty_equal_terms_are_chi_square():
 def test_derivatives_by_differences():
     """By mean and variance; by g and M, beyond what they change in the variance."""
     generator = np.random.default_rng(2)
-    g, M = (
-        torch.from_numpy(generator.normal(size=3)),
-        torch.from_numpy(generator.normal(size=(3, 3))),
-    )
-    M, mean, rest = 0.2 * (M + M.T), 0.3, 0.8
+    g = torch.from_numpy(generator.normal(size=3))
+    M = torch.from_numpy(generator.normal(size=(3, 3)))
+    M = 0.2 * (M + M.T)
+    mean = 0.3
+    rest = 0.8
 
     def value(mean, rest, g, M):
         lam, axes = torch.linalg.eigh(M[None])
@@ -103,7 +107,8 @@ def test_derivatives_by_differences():
         law = SourceLaw(torch.full_like(variance, mean), variance, torch.eye(3), axes, l, lam)
         return law.expected_log_sigmoid()
 
-    found, h = value(mean, rest, g, M), 1e-4
+    found = value(mean, rest, g, M)
+    h = 1e-4
 
     def slope(mean=0.0, rest=0.0, g_=0.0, M_=0.0):
         up, down = (

@@ -79,7 +79,8 @@ class TestBound:
         log_fit = Normal(nu, noise).log_prob(y) if noise else of_labels
         log_prior = Normal(prior.location, prior.precision.rsqrt()).log_prob(draws)
         flip = np.array([-1.0] * 6 + [1.0])
-        m, S = posterior.mode.numpy(), posterior.covariance.numpy()
+        m = posterior.mode.numpy()
+        S = posterior.covariance.numpy()
         parts = [
             multivariate_normal(m * sign, S * np.outer(sign, sign)).logpdf(draws.numpy())
             for sign in (np.ones(7), flip)
@@ -95,8 +96,10 @@ class TestBound:
 class TestSearch:
     def test_precision_is_the_average_hessian(self):
         """S^-1 = E_q[H] where the bound is highest, by Monte Carlo over the Hessian (11)."""
-        prior, n = PRIORS["isgp"], 4000
-        joint, posterior = joint_of(prior, Gaussian(6.0), *simulate()), usual()
+        prior = PRIORS["isgp"]
+        n = 4000
+        joint = joint_of(prior, Gaussian(6.0), *simulate())
+        posterior = usual()
         draws = posterior.sample(n, torch.Generator().manual_seed(5))
         found = posterior.root.T @ torch.func.vmap(joint.hessian)(draws) @ posterior.root
         error = found.std(dim=0) / math.sqrt(n)
@@ -105,7 +108,8 @@ class TestSearch:
         assert bool(((found.mean(dim=0) - unit).abs() < 4.5 * error + 3e-3).all())
 
     def test_equal_inputs_and_weights_count(self):
-        prior, (x, y) = PRIORS["isgp"], labels(20, seed=1)
+        prior = PRIORS["isgp"]
+        (x, y) = labels(20, seed=1)
         twice = torch.cat([x, x]), torch.cat([y, y])
         one = variational(prior, Bernoulli(), x, y, sample_weight=torch.full_like(x, 2.0))
         other = variational(prior, Bernoulli(), *twice)
@@ -121,7 +125,8 @@ class TestSearch:
 
     @pytest.mark.parametrize("loss", [LogLoss(), MatsushitaLoss()], ids=repr)
     def test_the_bound_never_falls(self, loss):
-        prior, (x, y) = PRIORS["isgp"], labels(25, seed=7)
+        prior = PRIORS["isgp"]
+        (x, y) = labels(25, seed=7)
         joint = joint_of(prior, Bernoulli(loss), x, y)
         mode = find_mode(joint, prior.start(x))
         bound = GaussianBound(joint)
@@ -130,7 +135,8 @@ class TestSearch:
         assert values[-1] > values[0] + 0.05
 
     def test_it_is_the_highest_around(self):
-        prior, posterior = PRIORS["isgp"], usual()
+        prior = PRIORS["isgp"]
+        posterior = usual()
         bound = GaussianBound(joint_of(prior, Gaussian(6.0), *simulate()))
         scale = prior.precision.sqrt()
         precision = torch.linalg.inv(posterior.covariance) / torch.outer(scale, scale)
@@ -143,10 +149,12 @@ class TestSearch:
             assert float(value) < posterior.log_evidence
 
     def test_twins_and_weights(self):
-        prior, (x, y) = PRIORS["isgp"], simulate()
+        prior = PRIORS["isgp"]
+        (x, y) = simulate()
         start = prior.start(x)
         mirrored = torch.cat([-start[:-1], start[-1:]])
-        one, other = usual(), variational(prior, Gaussian(6.0), x, y, start=mirrored)
+        one = usual()
+        other = variational(prior, Gaussian(6.0), x, y, start=mirrored)
         twice = variational(prior, Gaussian(3.0), x, y, sample_weight=torch.full_like(x, 2.0))
         assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-6)
         torch.testing.assert_close(other.mean(x), one.mean(x), rtol=0, atol=1e-3)
@@ -156,7 +164,8 @@ class TestSearch:
 
     def test_a_search_that_begins_on_a_saddle_leaves_it(self):
         """At w = 0 the gradient vanishes and the curvature is no Gaussian's."""
-        prior, (x, y) = PRIORS["isgp"], simulate()
+        prior = PRIORS["isgp"]
+        (x, y) = simulate()
         joint = joint_of(prior, Gaussian(6.0), x, y)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -214,7 +223,10 @@ def test_steps_that_rounding_leaves_without_a_gaussian_are_cut(monkeypatch):
     joint = joint_of(ISGP(TrigonometricKernel(a=1.5, c=0.25, n_basis=4)), Bernoulli(), x, y)
     mode = find_mode(joint, joint.prior.start(x))
     expected, _ = nearest(joint, mode)
-    factorise, called, proposed, asked = torch.linalg.cholesky_ex, GaussianBound.__call__, [], []
+    factorise = torch.linalg.cholesky_ex
+    called = GaussianBound.__call__
+    proposed = []
+    asked = []
 
     def fails_at_first(matrix):
         proposed.append(matrix)  # after where the search begins, steps

@@ -33,7 +33,8 @@ def exact(prior, alpha, x, y, x_new):
     """A GP's posterior mean and variance, and log evidence, by the textbook's kernel formulas."""
     harmonics = np.arange(1, prior.kernel.n_basis // 2 + 1)
     b, a, c = (float(value) for value in (prior.kernel.b, prior.kernel.a, prior.kernel.c))
-    mu, gamma = float(prior.mu), float(prior.gamma)
+    mu = float(prior.mu)
+    gamma = float(prior.gamma)
 
     def k(x, z):
         gap = np.subtract.outer(np.asarray(x), np.asarray(z))
@@ -55,8 +56,10 @@ def true_log_evidence(prior, alpha, x, y, toward):
     converge exponentially, and 200 points a side give the same twelve digits as 300.
     """
     x, y, n, size = x.numpy(), y.numpy(), len(x), 200
-    eigenvalue, k = float(prior.kernel.eigenvalues[0]), math.pi * prior.kernel.c
-    mu, gamma = float(prior.mu), float(prior.gamma)
+    eigenvalue = float(prior.kernel.eigenvalues[0])
+    k = math.pi * prior.kernel.c
+    mu = float(prior.mu)
+    gamma = float(prior.gamma)
     F = np.stack(
         [
             x / 2 + np.sin(2 * k * x) / (4 * k),  # of w_1^2: the integral of cos^2
@@ -65,13 +68,16 @@ def true_log_evidence(prior, alpha, x, y, toward):
         ]
     )
     residual = y - mu
-    square, linear, sums = F @ F.T, F @ residual, F.sum(axis=1)
+    square = F @ F.T
+    linear = F @ residual
+    sums = F.sum(axis=1)
     log_det = -n * math.log(alpha) + math.log1p(n * alpha / gamma)
     length = np.linalg.norm(toward)
     along = toward / length if length > 0 else np.array([1.0, 0.0])
 
     def log_density(u, v):
-        w_1, w_2 = u * along[0] - v * along[1], u * along[1] + v * along[0]
+        w_1 = u * along[0] - v * along[1]
+        w_2 = u * along[1] + v * along[0]
         q = np.stack([w_1**2, w_1 * w_2, w_2**2], axis=-1)
         squares = residual @ residual - 2 * q @ linear + np.einsum("...i,ij,...j", q, square, q)
         total = residual.sum() - q @ sums
@@ -80,7 +86,8 @@ def true_log_evidence(prior, alpha, x, y, toward):
         return -0.5 * (n * math.log(2 * math.pi) + log_det + quadratic) - prior_part
 
     reach = 10 * max(math.sqrt(eigenvalue), length)
-    low, high = np.array([0, -reach]), np.array([reach, reach])
+    low = np.array([0, -reach])
+    high = np.array([reach, reach])
     halves = np.ones((size, 1))
     halves[0] = 0.5
     for _ in range(6):
@@ -198,13 +205,15 @@ class TestEvidenceOfTheISGP:
     )
     def test_bound_is_the_expectation_that_it_says(self, b, noise, slack):
         """E_q[log p(D, Gamma) - log q(Gamma)], q the mixture of both twins, by Monte Carlo."""
-        prior, n = prior_of(ISGP, b=b), 10_000
+        prior = prior_of(ISGP, b=b)
+        n = 10_000
         x, y = simulate(20, noise=noise, seed=3)
         alpha = noise**-2
         posterior = laplace(prior, Gaussian(alpha), x, y)
         draws = posterior.sample(n, torch.Generator().manual_seed(4))
         flip = torch.tensor([-1.0] * 6 + [1.0], dtype=torch.float64)
-        mode, S = posterior.mode.numpy(), posterior.covariance.numpy()
+        mode = posterior.mode.numpy()
+        S = posterior.covariance.numpy()
         twin = multivariate_normal(mode * flip.numpy(), S * np.outer(flip, flip))
         parts = np.stack([multivariate_normal(mode, S).logpdf(draws), twin.logpdf(draws)])
         log_q = logsumexp(parts, axis=0) - math.log(2)
@@ -272,21 +281,24 @@ class TestPosterior:
 
         Within four standard errors, as the issue asks.
         """
-        posterior, n = self.posterior(prior), 40_000
+        posterior = self.posterior(prior)
+        n = 40_000
         root = np.linalg.cholesky(posterior.covariance.numpy())
         noise = np.random.default_rng(5).normal(size=(n, 7))
         draws = posterior.mode + torch.from_numpy(noise @ root.T)
         # Outside the period the GP is held: the definition does not say so.
         held = self.x_new.clamp(-2, 2) if isinstance(prior, GP) else self.x_new
         nu = nu_of(prior, held, draws).numpy()
-        mean, variance = posterior.mean(self.x_new).numpy(), posterior.variance(self.x_new).numpy()
+        mean = posterior.mean(self.x_new).numpy()
+        variance = posterior.variance(self.x_new).numpy()
         assert np.all(np.abs(nu.mean(axis=0) - mean) < 4 * nu.std(axis=0) / math.sqrt(n))
         squares = (nu - mean) ** 2
         error = squares.std(axis=0) / math.sqrt(n)
         assert np.all(np.abs(squares.mean(axis=0) - variance) < 4 * error)
 
     def test_samples_have_the_posteriors_moments(self, prior):
-        posterior, n = self.posterior(prior), 20_000
+        posterior = self.posterior(prior)
+        n = 20_000
         draws = posterior.sample(n, torch.Generator().manual_seed(6))
         whitened = torch.linalg.solve(posterior.root, (draws - posterior.mode).T).numpy()
         assert np.abs(whitened.mean(axis=1)).max() < 4 / math.sqrt(n)
@@ -308,7 +320,9 @@ def test_bands_cover():
 
     One point a function, so that the hits are independent: the binomial 1 % quantile is 89 %.
     """
-    prior, n, hits = prior_of(ISGP, a=2.0, b=1.0, c=0.25, n_basis=8, mu=0.0, gamma=1.0), 100, 0
+    prior = prior_of(ISGP, a=2.0, b=1.0, c=0.25, n_basis=8, mu=0.0, gamma=1.0)
+    n = 100
+    hits = 0
     draws = prior.sample(n, torch.Generator().manual_seed(8))
     generator = np.random.default_rng(9)
     for Gamma in draws:
@@ -321,7 +335,8 @@ def test_bands_cover():
 
 
 def test_no_gaussian_at_a_saddle():
-    prior, likelihood = prior_of(ISGP), Gaussian(25.0)
+    prior = prior_of(ISGP)
+    likelihood = Gaussian(25.0)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, *simulate()))
     curvature = joint.curvature(prior.location)
     mode = Mode(prior.location, curvature, least_curvature=-0.5, converged=False, n_iter=0)

@@ -154,7 +154,8 @@ class TestBernoulli:
             self.likelihood.condense(polynomials, self.x, self.y)
 
     def expected(self, mean, variance, label):
-        x, y = torch.zeros(1, dtype=torch.float64), torch.tensor([label], dtype=torch.float64)
+        x = torch.zeros(1, dtype=torch.float64)
+        y = torch.tensor([label], dtype=torch.float64)
         return float(
             self.likelihood.expected_log_density(
                 torch.tensor([mean], dtype=torch.float64),

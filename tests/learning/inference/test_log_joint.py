@@ -37,7 +37,8 @@ class TestLogJoint:
     @pytest.mark.parametrize("seed", [0, 1])
     def test_value_and_gradient(self, prior, seed):
         Gamma = prior.sample(1, torch.Generator().manual_seed(seed))[0]
-        joint, textbook = self.joint(prior), self.textbook(prior)
+        joint = self.joint(prior)
+        textbook = self.textbook(prior)
         # Sums of forty terms, a few hundred nats.
         torch.testing.assert_close(joint(Gamma), textbook(Gamma), rtol=1e-12, atol=0)
         expected = torch.func.grad(textbook)(Gamma)
@@ -56,7 +57,8 @@ class TestLogJoint:
 
     def test_curvature_is_the_hessian_in_units_of_the_prior(self, prior):
         """The log determinants differ by that of the prior's precision; the prior alone gives 1."""
-        joint, Gamma = self.joint(prior), prior.sample(1, torch.Generator().manual_seed(3))[0]
+        joint = self.joint(prior)
+        Gamma = prior.sample(1, torch.Generator().manual_seed(3))[0]
         scale = torch.diag(prior.precision.rsqrt())
         expected = scale @ joint.hessian(Gamma) @ scale
         torch.testing.assert_close(joint.curvature(Gamma), expected, rtol=1e-13, atol=1e-13)
@@ -75,7 +77,8 @@ def test_derivatives_with_labels(kind):
         return fit + log_joint(prior, 1.0, x[:0], x[:0], g)
 
     torch.testing.assert_close(joint(Gamma), textbook(Gamma), rtol=1e-12, atol=0)
-    slope, hessian = torch.func.grad(textbook)(Gamma), -torch.func.hessian(textbook)(Gamma)
+    slope = torch.func.grad(textbook)(Gamma)
+    hessian = -torch.func.hessian(textbook)(Gamma)
     torch.testing.assert_close(joint.derivatives(Gamma)[0], slope, rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(joint.hessian(Gamma), hessian, rtol=1e-8, atol=1e-9)
 

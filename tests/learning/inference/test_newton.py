@@ -54,7 +54,8 @@ class TestSearch:
 
     def test_a_start_at_the_saddle_escapes(self):
         """w = 0 is a stationary point of every log posterior: an answer there would be silent."""
-        escaped, usual = self.fit(start=self.prior.location), self.fit()
+        escaped = self.fit(start=self.prior.location)
+        usual = self.fit()
         assert escaped.converged
         assert escaped.least_curvature > 0
         assert escaped.log_evidence == pytest.approx(usual.log_evidence, abs=1e-8)

@@ -169,7 +169,10 @@ def test_rounds_are_those_of_brute_force():
     z = torch.randn((40, 2), dtype=torch.float64, generator=generator)
     error = torch.randn(40, dtype=torch.float64, generator=generator)
     y = (1.5 * z[:, 0] - z[:, 1] > 0.8 * error).double()
-    c, gamma, C, tol = 0.15, 0.5, 1.0, 1e-10
+    c = 0.15
+    gamma = 0.5
+    C = 1.0
+    tol = 1e-10
     data = LinearScores.of(z, y[None].long(), torch.ones(40, dtype=torch.float64), C)
     fixed, adapted = fit_fixed_link(data, LogLoss(), tol)
     prior = ISGP(TrigonometricKernel(a=1.5, c=c, n_basis=2), gamma=gamma)

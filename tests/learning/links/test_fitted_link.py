@@ -49,7 +49,8 @@ def test_for_every_class(options):
 def test_a_straight_link_has_the_weights_of_a_logistic_regression():
     """So it has the intercept, in two parts."""
     X, y = problem(20_000)
-    model, usual = LinkgisticClassifier().fit(X, y), LogisticRegression().fit(X, y)
+    model = LinkgisticClassifier().fit(X, y)
+    usual = LogisticRegression().fit(X, y)
     # Weights have standard errors of 0.02.
     np.testing.assert_allclose(model.coef_, usual.coef_, rtol=0, atol=0.04)
     intercept = model.intercept_ + model.link_.source(0.0)

@@ -28,7 +28,9 @@ class Bare(Basis):
     """No more of a basis than one must bring."""
 
     def __init__(self, full):
-        self.n_basis, self.eigenvalues, self.full = full.n_basis, full.eigenvalues, full
+        self.n_basis = full.n_basis
+        self.eigenvalues = full.eigenvalues
+        self.full = full
 
     def basis(self, x):
         return self.full.basis(x)
@@ -62,7 +64,8 @@ class TestFastAgainstGeneric:
     """Two routes to every function of x and w; phi and psi are tested in the modules' own tests."""
 
     def test_slopes_by_finite_differences(self, full):
-        x, step = points(), 1e-5
+        x = points()
+        step = 1e-5
         expected = (full.basis(x + step) - full.basis(x - step)) / (2 * step)
         # Truncation step^2, rounding 1e-16 / step, times derivatives of size 1000 at most.
         torch.testing.assert_close(full.slopes(x), expected, rtol=1e-6, atol=1e-6)
@@ -98,9 +101,12 @@ def test_slopes_in_inference_mode_and_of_a_constant():
 class TestNystrom:
     """The ISGP and the GP over a Nyström basis, against quadrature and SciPy."""
 
-    x, full = points(25, reach=1.0, seed=6), nystrom(5)
+    x = points(25, reach=1.0, seed=6)
+    full = nystrom(5)
     y = torch.tanh(3 * points(25, reach=1.0, seed=6)) + 0.2 * random(25, seed=7)
-    mu, gamma, alpha = 0.1, 1.5, 25.0
+    mu = 0.1
+    gamma = 1.5
+    alpha = 25.0
 
     def source(self, kind, x, z):
         """nu(x) at Gamma = location + scale z, z of shape (..., M + 1), by quadrature.
@@ -173,14 +179,16 @@ class TestNystrom:
         assert float((mean - line)[3].abs()) > 1.0  # there are no points there
 
     def test_derivative_is_the_square_of_the_root(self):
-        prior, step = ISGP(self.full), 1e-5
+        prior = ISGP(self.full)
+        step = 1e-5
         Gamma = prior.sample(2, torch.Generator().manual_seed(0))
         ends = [prior.source(self.x + s, Gamma) for s in (step, -step)]
         slopes = (ends[0] - ends[1]) / (2 * step)
         torch.testing.assert_close(prior.derivative(self.x, Gamma), slopes, rtol=0, atol=1e-7)
 
     def test_start_is_near_the_prior_mean(self):
-        prior, x = ISGP(nystrom(12)), torch.linspace(-1, 1, 50, dtype=torch.float64)
+        prior = ISGP(nystrom(12))
+        x = torch.linspace(-1, 1, 50, dtype=torch.float64)
         gap = prior.source(x, prior.start(x)) - prior.mean(x)
         assert float(gap.abs().max()) < 0.1 * 2 * 1.3  # it rises by 2 b
 

@@ -51,7 +51,8 @@ def test_beyond_it_is_the_line_through_two_points(case, sign):
 def test_features_and_slopes_are_the_sources(case):
     """Also far out, where nu is large; slopes by central differences."""
     _, straight, end, _, Gamma = case
-    x, step = end * torch.cat([BEYOND, BEYOND / 50]), 1e-5
+    x = end * torch.cat([BEYOND, BEYOND / 50])
+    step = 1e-5
     by_features = straight.coefficients(Gamma) @ straight.features(x).T
     torch.testing.assert_close(by_features, straight.source(x, Gamma), rtol=1e-10, atol=1e-10)
     rise = straight.source(x + step, Gamma) - straight.source(x - step, Gamma)
@@ -65,7 +66,8 @@ def test_moments_are_those_of_the_draws():
     noise = torch.randn(21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     posterior = laplace(PLAIN, Gaussian(25.0), INSIDE, torch.tanh(2 * INSIDE) + 0.2 * noise)
     one = PosteriorMixture([posterior], torch.ones(1, dtype=torch.float64))
-    mixture, n = one.with_straight_ends(), 20_000
+    mixture = one.with_straight_ends()
+    n = 20_000
     paths = mixture.sample_source(BEYOND, n, torch.Generator().manual_seed(2))
     mean, variance = mixture.moments(BEYOND)
     assert bool(((paths.mean(dim=0) - mean).abs() < 4 * (variance / n).sqrt()).all())
@@ -83,7 +85,8 @@ def test_a_gaussian_process_stays_as_it_is():
 
 
 def test_around_a_line_the_prior_mean_is_that_line_everywhere():
-    x, straight = torch.tensor([-7.0, 0.0, 1.0, 12.0]).double(), StraightEnds(LINE, EDGE, 2 * EDGE)
+    x = torch.tensor([-7.0, 0.0, 1.0, 12.0]).double()
+    straight = StraightEnds(LINE, EDGE, 2 * EDGE)
     root = torch.diag(straight.precision.rsqrt())
     mean = straight.features(x) @ straight.mean_coefficients(straight.location, root)
     torch.testing.assert_close(mean, 0.3 + x)

@@ -12,7 +12,8 @@ from scipy.integrate import quad
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
 
-place, positive = st.floats(-3, 3), st.floats(0.1, 5)
+place = st.floats(-3, 3)
+positive = st.floats(0.1, 5)
 
 
 def tensor(values):

@@ -44,7 +44,8 @@ class TestBoth:
         np.testing.assert_array_equal(prior.location, [0] * 6 + [0.4])
 
     def test_samples_have_the_priors_mean_and_covariance(self, kind):
-        prior, n = prior_of(kind), 20_000
+        prior = prior_of(kind)
+        n = 20_000
         Gamma = prior.sample(n, torch.Generator().manual_seed(1)).numpy()
         scaled = (Gamma - prior.location.numpy()) * np.sqrt(prior.precision.numpy())
         # Of 7 means and 28 covariances, each within four standard errors; a variance has 2/n.
@@ -54,19 +55,23 @@ class TestBoth:
 
     def test_prior_mean_and_variance_of_nu(self, kind):
         """Theorem 5, mu + k(0, 0) x for the ISGP, and the variance: Monte Carlo at ten points."""
-        prior, n = prior_of(kind), 20_000
+        prior = prior_of(kind)
+        n = 20_000
         x = points(10, seed=2)
         paths = nu_of(prior, x, prior.sample(n, torch.Generator().manual_seed(3))).numpy()
-        mean, variance = paths.mean(axis=0), paths.var(axis=0)
+        mean = paths.mean(axis=0)
+        variance = paths.var(axis=0)
         assert np.all(np.abs(mean - prior.mean(x).numpy()) < 4 * np.sqrt(variance / n))
         fourth = ((paths - mean) ** 4).mean(axis=0)
-        h, root = prior.features(x), torch.diag(prior.precision.rsqrt())
+        h = prior.features(x)
+        root = torch.diag(prior.precision.rsqrt())
         expected = (h @ prior.covariance(prior.location, root) @ h.T).diagonal().numpy()
         assert np.all(np.abs(variance - expected) < 4 * np.sqrt((fourth - variance**2) / n))
 
     def test_source_is_the_definition(self, kind):
         prior = prior_of(kind)
-        x, Gamma = points(9), prior.sample(4, torch.Generator().manual_seed(0))
+        x = points(9)
+        Gamma = prior.sample(4, torch.Generator().manual_seed(0))
         expected = nu_of(prior, x, Gamma)
         # Sums of a dozen terms of size one.
         torch.testing.assert_close(prior.source(x, Gamma), expected, rtol=1e-12, atol=1e-13)
@@ -78,7 +83,9 @@ class TestBoth:
     @pytest.mark.parametrize("shape", [(), (2,)])
     def test_derivative_by_finite_differences(self, kind, shape):
         """Eq. (13): nu' = f^2 for the ISGP; for the GP the slope of w^T phi."""
-        prior, x, step = prior_of(kind), points(12, reach=1.9, seed=10), 1e-5
+        prior = prior_of(kind)
+        x = points(12, reach=1.9, seed=10)
+        step = 1e-5
         Gamma = prior.sample(2, torch.Generator().manual_seed(11))
         Gamma = Gamma if shape else Gamma[0]
         ends = [nu_of(prior, x + s, Gamma.reshape(-1, 7)) for s in (step, -step)]
@@ -87,7 +94,8 @@ class TestBoth:
         torch.testing.assert_close(prior.derivative(x, Gamma), slopes, rtol=0, atol=1e-7)
 
     def test_start_is_near_the_prior_mean(self, kind):
-        prior, x = prior_of(kind, n_basis=16), torch.linspace(-1, 1, 50, dtype=torch.float64)
+        prior = prior_of(kind, n_basis=16)
+        x = torch.linspace(-1, 1, 50, dtype=torch.float64)
         start = prior.start(x)
         assert start.shape == (17,)
         gap = prior.source(x, start) - prior.mean(x)
@@ -124,9 +132,13 @@ class TestMoments:
         prior = prior_of(ISGP, n_basis=4)
         location, root = random_gaussian(prior, seed)
         x = points(5, seed=seed)
-        psi, w, nu_0 = prior.kernel.psi(x).numpy(), location[:-1].numpy(), float(location[-1])
+        psi = prior.kernel.psi(x).numpy()
+        w = location[:-1].numpy()
+        nu_0 = float(location[-1])
         S = (root @ root.T).numpy()
-        S_w, cross, var_0 = S[:-1, :-1], S[:-1, -1], S[-1, -1]
+        S_w = S[:-1, :-1]
+        cross = S[:-1, -1]
+        var_0 = S[-1, -1]
         mean = [nu_0 + w @ p @ w + np.trace(p @ S_w) for p in psi]
         covariance = [
             [
@@ -187,7 +199,9 @@ ANY = torch.linspace(-0.7, 1.1, 10, dtype=torch.float64)
 
 def test_centred_source_is_the_integral_of_the_squared_root():
     """nu = nu_0 + the integral of (w_0 + w^T phi)^2, by the trapezoidal rule."""
-    w, level, nu_0 = ANY[:-2], ANY[-2], ANY[-1]
+    w = ANY[:-2]
+    level = ANY[-2]
+    nu_0 = ANY[-1]
     z = torch.linspace(0, 2, 20_001, dtype=torch.float64)
     f = CENTRED.kernel.basis(z) @ w + level
     # The rule's error is h^2 / 12 times the range times the largest second derivative.

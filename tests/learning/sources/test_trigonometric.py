@@ -236,7 +236,9 @@ def test_the_packages_own_path_builds_no_array_of_n_by_m_by_m(make, monkeypatch)
         raise AssertionError("psi is the reference, not the package's path")
 
     monkeypatch.setattr(TrigonometricKernel, "psi", refuse)
-    n, n_basis = 50_000, 32  # n M^2 = 5e7, n (2M + 1) = 3e6
+    # n M^2 = 5e7, n (2M + 1) = 3e6
+    n = 50_000
+    n_basis = 32
     x = torch.linspace(-1, 1, n, dtype=torch.float64)
     y = torch.tanh(3 * x) + 0.1 * torch.sin(1e4 * x)
     prior = make(TrigonometricKernel(a=2.0, c=0.5, n_basis=n_basis))

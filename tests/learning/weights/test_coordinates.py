@@ -47,7 +47,8 @@ def test_coordinates_of_each_problem(problem, joined):
     data = (data.joined() if joined else data).adapted(curvature)
     x = torch.randn((2 * rows, 6), dtype=torch.float64, generator=generator)
     g = torch.randn((6, 6), dtype=torch.float64, generator=generator)
-    there, back = (weights_of(data, x) * g).sum(), (x * slopes_of(data, g)).sum()
+    there = (weights_of(data, x) * g).sum()
+    back = (x * slopes_of(data, g)).sum()
     torch.testing.assert_close(there, back, rtol=1e-10, atol=0)
     inputs = torch.cat(
         [data.inputs.Z - data.centre, torch.ones((200, 1), dtype=torch.float64)], dim=1

@@ -28,7 +28,9 @@ def test_rows_are_drawn_in_proportion_and_stand_for_all():
 def test_all_rows_make_up_the_hessian():
     """Scaled, with an offset, and its inverse by the root."""
     generator = np.random.default_rng(1)
-    z, mass, scale = generator.normal(size=(90, 4)), generator.random(90), generator.random(4)
+    z = generator.normal(size=(90, 4))
+    mass = generator.random(90)
+    scale = generator.random(4)
     centred = np.column_stack([(z - 0.3) * scale, np.ones(90)])
     H = centred.T @ (mass[:, None] * centred)
     given = (DenseInputs(torch.from_numpy(z)), torch.full((4,), 0.3, dtype=torch.float64))

@@ -6,7 +6,8 @@ import torch
 from bayesloss.learning.weights import label_likelihood
 from bayesloss.learning.weights.label_likelihood import counted_log_probabilities
 
-N, FITS = 37, 3
+N = 37
+FITS = 3
 
 
 def curves(scores):

@@ -11,7 +11,8 @@ from bayesloss.learning.weights.linear_scores import by_parts
 @pytest.mark.parametrize("shape", [(7,), (8,), (3, 5), (5, 16)])
 def test_a_function_of_numbers_may_be_asked_by_parts(shape, monkeypatch):
     monkeypatch.setattr(linear_scores, "_PART", 8)
-    x, generator = torch.randn(shape, dtype=torch.float64), torch.Generator().manual_seed(0)
+    x = torch.randn(shape, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
     labels = torch.randint(2, shape, dtype=torch.int8, generator=generator)
     asked = []
 

@@ -23,7 +23,8 @@ def logistic(data):
 
 
 def fit(data, tol=1e-10, **options):
-    k, d = len(data.labels), data.inputs.Z.shape[1]
+    k = len(data.labels)
+    d = data.inputs.Z.shape[1]
     start = (torch.zeros((k, d), dtype=torch.float64), torch.zeros(k, dtype=torch.float64))
     options = {"free_offset": True, "tol": tol, "max_iter": 500, **options}
     return maximise_weights(data, logistic(data), *start, **options)
@@ -43,7 +44,8 @@ def test_another_centre_changes_no_weights(problem):
     moved = data.centred_on(torch.arange(200) > 0)
     mean = np.average(data.inputs.Z[1:], axis=0, weights=data.weight[1:])
     np.testing.assert_allclose(moved.centre, mean, rtol=1e-12)
-    first, second = fit(data, tol=1e-8), fit(moved, tol=1e-8)
+    first = fit(data, tol=1e-8)
+    second = fit(moved, tol=1e-8)
     largest = float(first.beta.abs().max())
     torch.testing.assert_close(first.beta, second.beta, rtol=0, atol=1e-4 * largest)
     torch.testing.assert_close(first.scores, second.scores, rtol=1e-3, atol=1e-3)
@@ -125,7 +127,8 @@ def test_constant_columns_get_no_weight(problem):
 def test_problems_together(problem):
     """A problem that is the sum of others has their solutions; one may be seen several times."""
     data = problem()
-    alone, joined = fit(data, tol=1e-8), fit(data.joined(), tol=1e-8)
+    alone = fit(data, tol=1e-8)
+    joined = fit(data.joined(), tol=1e-8)
     assert joined.objective.shape == joined.slope.shape == (1,)
     torch.testing.assert_close(joined.objective[0], alone.objective.sum(), rtol=1e-10, atol=0)
     largest = float(alone.beta.abs().max())
@@ -185,7 +188,8 @@ def test_a_rough_fit_to_few_rows_shows_where_to_begin(problem, monkeypatch, few,
     """To an eighth of many rows, though never to few of them, and then to all, exactly."""
     monkeypatch.setattr(weight_search, "_STRIDE", 7)
     monkeypatch.setattr(weight_search, "_FEW", few)
-    data, asked = problem(), []
+    data = problem()
+    asked = []
 
     def told(some):
         asked.append(len(some.inputs))

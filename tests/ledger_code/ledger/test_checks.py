@@ -52,7 +52,8 @@ def test_statement(verdict_of, outcomes, corrected, verdict):
 
 
 def test_what_is_true_instead_must_be_true(verdict_of):
-    false, true = {"a <= b": (False, "a = 2, b = 1")}, {"a > b": (True, "a = 2, b = 1")}
+    false = {"a <= b": (False, "a = 2, b = 1")}
+    true = {"a > b": (True, "a = 2, b = 1")}
     finding = checks.check_statement(verdict_of("fails"), false, instead=true)
     assert [head for head, _ in finding.groups()] == ["If it is right as printed", "True instead"]
     with pytest.raises(checks.LedgerMismatch, match="true instead is not"):
@@ -95,7 +96,8 @@ def test_setting(verdict_of, second, verdict):
 
 
 def test_numbers_with_a_tolerance_each(verdict_of):
-    measured, printed = {"a": 0.7, "b": 2.0}, {"a": 1.0, "b": 2.2}
+    measured = {"a": 0.7, "b": 2.0}
+    printed = {"a": 1.0, "b": 2.2}
     finding = checks.check_numbers(
         verdict_of("not reproduced"), measured, printed, tolerance={"a": 0.4, "b": 0.1}
     )

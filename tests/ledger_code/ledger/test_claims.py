@@ -134,7 +134,8 @@ def test_nothing_that_is_meant_to_be_false_is_said_to_be_expected(part):
     ]
     shown = getattr(Finding("wn-table-1", "holds as corrected", rows), part)()
     assert "expected" not in shown
-    printed, corrected = shown.index("right as printed"), shown.index("right as corrected")
+    printed = shown.index("right as printed")
+    corrected = shown.index("right as corrected")
     assert printed < shown.index("false") < corrected < shown.rindex("true")
 
 

@@ -74,7 +74,8 @@ def test_a_store_can_be_read_at_any_moment_while_it_is_written(folder):
 
 
 def test_threads_of_one_process_take_turns(tmp_path):
-    inside, most = [], []
+    inside = []
+    most = []
 
     def work():
         with writing(tmp_path / "test.csv"):

@@ -84,7 +84,8 @@ def test_what_each_system_tells_of_its_processor(
 
 
 def test_a_name_that_two_kinds_share_does_not_make_them_one(on, monkeypatch):
-    genoa, milan = on(GENOA), on(MILAN)
+    genoa = on(GENOA)
+    milan = on(MILAN)
     assert genoa["processor"] == milan["processor"] == "AMD EPYC"
     assert is_like(genoa, genoa) and not is_like(genoa, milan)
     assert described(milan) == "AMD EPYC (family 25, model 1)"

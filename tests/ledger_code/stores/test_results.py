@@ -124,7 +124,8 @@ def test_threads_are_fixed_in_a_cell_and_restored_after_it(tmp_path):
 
 def lonely(seed, folder):
     """Count the cells that run in this process at the same time, and look for the row before."""
-    mark, table = Path(folder) / f"{os.getpid()}-{seed}", Path(folder) / "processes.csv"
+    mark = Path(folder) / f"{os.getpid()}-{seed}"
+    table = Path(folder) / "processes.csv"
     mark.touch()
     time.sleep(0.05)
     together = len(list(Path(folder).glob(f"{os.getpid()}-*")))
@@ -392,7 +393,8 @@ def test_provenance_tells_where_the_rows_come_from(tmp_path):
         "threads": 1,
         "columns": {"kind": "str", "seed": "int"},
     }
-    start, end = pd.Timestamp(run["start"]), pd.Timestamp(run["end"])
+    start = pd.Timestamp(run["start"])
+    end = pd.Timestamp(run["end"])
     assert start.utcoffset() == pd.Timedelta(0) and start <= end <= pd.Timestamp.now("UTC")
     assert run["cells"] == 2 and run["n_jobs"] == 2 and 0.2 < run["seconds"] < 60
     assert run["versions"]["torch"] == torch.__version__

@@ -27,7 +27,8 @@ from paperledger.stores.tolerances import Within, first_fitting
     ],
 )
 def test_how_much_may_differ(within, then, now, allowed):
-    was, is_ = {"x": then, "se": 3.0, "x/se": 1.5}, {"x": now, "se": 4.0, "x/se": 2.0}
+    was = {"x": then, "se": 3.0, "x/se": 1.5}
+    is_ = {"x": now, "se": 4.0, "x/se": 2.0}
     assert within.allows("x", was, is_) is allowed
     assert not within.allows("x", {"x": then}, {}) and not within.allows("x", {}, {"x": now})
 

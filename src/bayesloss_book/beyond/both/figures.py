@@ -50,7 +50,8 @@ class Live:
 
 def live(data: str, n: int, seed: int, n_chains: int, n_draws: int) -> Live:
     """Draw a problem, and compute its links by every method and by chains."""
-    prior, given = make_prior(), problem(data, n, seed)
+    prior = make_prior()
+    given = problem(data, n, seed)
     joint = labels_joint(prior, given.x, given.y)
     mode = find_mode(joint, prior.start(given.x))
     targets = prior.features(given.targets)
@@ -63,7 +64,8 @@ def live(data: str, n: int, seed: int, n_chains: int, n_draws: int) -> Live:
 def draw_links(here: Live, threshold: float) -> Figure:
     """The probability of yes by five methods, and where these and one more begin to say yes."""
     figure, axis = subplots(figsize=(5.6, 4.8))
-    x, costs = here.given.targets, costs_at(threshold)
+    x = here.given.targets
+    costs = costs_at(threshold)
     for name in ("chains", "laplace", "one_label", "variational", "weighted"):
         p = here.p[name]
         colour, marker, line = STYLES[name]
@@ -132,7 +134,8 @@ def draw_risk(found: pd.DataFrame) -> Figure:
         axis.plot(found.index, found[name], line, color=colour, label=label, linewidth=2.2)
         low = found[name].idxmin()
         axis.plot(low, found.loc[low, name], marker or "o", color=colour, markersize=10)
-    low, high = float(found.min().min()), float(found["chains"].min())
+    low = float(found.min().min())
+    high = float(found["chains"].min())
     axis.set(xlabel="say yes from this score on", ylabel="risk", ylim=(0.9 * low, 3 * high))
     axis.legend()
     return figure

@@ -33,7 +33,8 @@ def by_decisions(prior: ISGP, Gamma: Tensor, score: float, label: int) -> float:
     """The cost of all cost pairs' decisions at a score, each taken by its own turning score."""
 
     def cost(log_odds: Array) -> Array:
-        yes, t = score > inverse_source(prior, Gamma, log_odds), expit(log_odds)
+        yes = score > inverse_source(prior, Gamma, log_odds)
+        t = expit(log_odds)
         return np.where(yes, t, 0.0) if label == 0 else np.where(yes, 0.0, 1 - t)
 
     return _over_log_odds(cost, _source(prior, Gamma, score))  # where the pair turns at the score

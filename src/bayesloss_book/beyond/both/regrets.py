@@ -51,7 +51,8 @@ def chains(
     joint: LogJoint, targets: Tensor, *, n_chains: int, n_draws: int, seed: int
 ) -> tuple[Tensor, float, float]:
     """By chains: sigma(nu) at targets (chains, S), the worst R-hat and effective size of nu."""
-    prior, scale = joint.prior, joint.prior.precision.rsqrt()
+    prior = joint.prior
+    scale = joint.prior.precision.rsqrt()
     sizes = {"n_chains": n_chains, "n_draws": n_draws, "n_burn_in": n_draws // 4}
     z = elliptical_slice_sampling(whitened_log_likelihood(joint), len(scale), seed=seed, **sizes)
     coefficients = prior.coefficients(prior.location + z * scale)
@@ -79,7 +80,8 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     Table 3 ended at all costs. ``share``: what a weighted draw is worth, in independent draws from
     the posterior.
     """
-    prior, given = make_prior(), problem(data, n, seed)
+    prior = make_prior()
+    given = problem(data, n, seed)
     joint = tilted.labels_joint(prior, given.x, given.y)
     mode = find_mode(joint, prior.start(given.x))
     targets = prior.features(given.targets)
@@ -113,7 +115,8 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
 
 def probabilities(given: Problem, joint: LogJoint, mode: Mode) -> tuple[dict[str, Tensor], float]:
     """The probability of yes at the targets by each method that has one, and a draw's worth."""
-    prior, noise = joint.prior, gaussian_noise()
+    prior = joint.prior
+    noise = gaussian_noise()
     targets = prior.features(given.targets)
     q, _ = nearest(joint, mode, with_laws=False)
     weights = torch.softmax(log_ratios(joint, q, noise), dim=0)

@@ -102,7 +102,8 @@ class TiltedBound(NormalBound):
         """Those of L, and what the utility adds to dL/dm and to -2 dL/dS."""
         gradient, hessian = super().derivatives(q)
         with torch.enable_grad():
-            m, precision = q.m.clone().requires_grad_(), q.precision.clone().requires_grad_()
+            m = q.m.clone().requires_grad_()
+            precision = q.precision.clone().requires_grad_()
             pull, by_precision = torch.autograd.grad(self.log_utility(m, precision), (m, precision))
         scale = self.joint.prior.precision.sqrt()
         # dE/dS = -S^-1 (dE/dS^-1) S^-1, and S^-1 = scale precision scale.

@@ -86,7 +86,8 @@ def measure(
     *, methods: Sequence[str], timed: bool = False, shuffled: bool = False, **cell: Any
 ) -> dict[str, float]:
     """What `measure_one` finds on one draw by every method, as "method: measure"."""
-    cases, known = draw(**cell, shuffled=shuffled), kind(cell["data"]) == "curve"
+    cases = draw(**cell, shuffled=shuffled)
+    known = kind(cell["data"]) == "curve"
     return {
         f"{method}: {name}": value
         for method in methods
@@ -134,7 +135,8 @@ def attempt(
     fit: Callable[[], rivals.Curve], test: Array, shape: tuple[int, ...]
 ) -> tuple[rivals.Curve | None, Array, dict[str, float]]:
     """Fit and predict, timed. A method that fails gives no curve, and probabilities NaN."""
-    curve, p = None, np.full(shape, np.nan)
+    curve = None
+    p = np.full(shape, np.nan)
     begin = middle = time.process_time()
     try:
         with warnings.catch_warnings(action="ignore"):

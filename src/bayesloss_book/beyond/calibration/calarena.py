@@ -75,7 +75,8 @@ def measures(p: Array, y: NDArray[Any]) -> dict[str, float]:
         "brier": float(((p - hits) ** 2).sum(axis=1).mean()),
         "logloss": float(-np.log(p[rows, y].clip(_SMALLEST)).mean()),
     }
-    confidence, right = p.max(axis=1), (p.argmax(axis=1) == y).astype(np.float64)
+    confidence = p.max(axis=1)
+    right = (p.argmax(axis=1) == y).astype(np.float64)
     if p.shape[1] == 2:
         order = np.argsort(p[:, 1], kind="stable")
         path = np.concatenate([[0.0], np.cumsum((hits - p)[order, 1])]) / len(y)

@@ -117,7 +117,8 @@ def _measure_one(
     found = np.where(valid[:, None], found.clip(0, 1), np.bincount(y) / len(y))
     found /= found.sum(axis=1, keepdims=True)
     bounded = np.clip(found, SMALLEST, 1)
-    sure, best = found.max(axis=1), found.argmax(axis=1)
+    sure = found.max(axis=1)
+    best = found.argmax(axis=1)
     return {
         "log_loss": float(-xlogy(truth, bounded).sum(axis=1).mean()),
         # E |p - e_y|^2 = |p|^2 - 2 p . truth + 1.
@@ -142,7 +143,8 @@ def _scores(data: str, model: str, part: int) -> tuple[Array, NDArray[np.int64],
         X, y, X_pool, y_pool, X_test, truth = _cases(data, part)
         with warnings.catch_warnings(action="ignore"):  # an early stop is part of the setting
             fitted = MODELS[model]().fit(X, y)
-            p, test = fitted.predict_proba(X_pool), fitted.predict_proba(X_test)
+            p = fitted.predict_proba(X_pool)
+            test = fitted.predict_proba(X_test)
         return {"p": p, "y": y_pool, "test": test, "truth": truth}
 
     found = scores.cached(f"{data}, many, {model}, {part}", make)
@@ -166,8 +168,10 @@ def _cases(data: str, part: int) -> tuple[NDArray[Any], ...]:
         else:
             X, y, X_more, y_more = scores.images(data)
             rows = np.random.default_rng(1).permutation(len(y) + len(y_more))[: sum(_SIZES)]
-            X, y = np.concatenate([X, X_more])[rows], np.concatenate([y, y_more])[rows]
-        a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
+            X = np.concatenate([X, X_more])[rows]
+            y = np.concatenate([y, y_more])[rows]
+        a = _SIZES[0]
+        b = _SIZES[0] + _SIZES[1]
         parts = X[:a], y[:a], X[a:b], y[a:b], X[b:], y[b:]
     X, y, X_pool, y_pool, X_test, y_test = parts
     truth = np.eye(int(y.max()) + 1)[y_test.astype(int)] if truth is None else truth[b:]

@@ -22,7 +22,8 @@ def _mixed(z: Array) -> Array:
     """Classes listen to each other; of ten, thrice as much as the prior expects."""
     K = z.shape[1]
     rng = np.random.default_rng(K)
-    W, b = rng.normal(0, 0.25, (K, K)), rng.normal(0, 0.4, K)
+    W = rng.normal(0, 0.25, (K, K))
+    b = rng.normal(0, 0.4, K)
     return softmax(z + z @ W.T + b, axis=1)
 
 

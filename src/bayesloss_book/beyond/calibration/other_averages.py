@@ -37,7 +37,9 @@ _MORE = {
         lambda s: logit(0.2 + 0.6 * expit(2 * s)), lambda r, n: r.standard_t(3, n)
     ),
 }
-_DRAWS, _N_TEST = 8, 1_000  # of truths; of sets one draw, and all test cases
+# of truths; of sets one draw, and all test cases
+_DRAWS = 8
+_N_TEST = 1_000
 _FAR = 0.01  # the share of test scores at either end that are far
 _NINE = calibrator_fit._priors
 
@@ -72,7 +74,8 @@ def measure(*, data: str, task: str, model: str, n: int, number: int) -> dict[st
         cases = draw(data, task, model, n, number)
     scores, y, test, truth, probability = cases
     if known:
-        test, truth = test[:_N_TEST], truth[:_N_TEST]
+        test = test[:_N_TEST]
+        truth = truth[:_N_TEST]
     scale: Scale = "probability" if probability else "real"
     with warnings.catch_warnings(action="ignore"):
         link = LinkCalibrator(scale=scale).fit(scores, y)
@@ -81,7 +84,8 @@ def measure(*, data: str, task: str, model: str, n: int, number: int) -> dict[st
         sigmoid, none = (rivals.fit(name, scores, y, probability) for name in ("sigmoid", "none"))
     bounds = [part.evidence_bound for part in link.average_.components]
     w = expit(-len(y) * log_loss(none(scores), y) - logsumexp(bounds) + np.log(len(bounds)))
-    p, same = link.predict_proba(test)[:, 1], none(test)
+    p = link.predict_proba(test)[:, 1]
+    same = none(test)
     predicted = {
         "link": p,
         "rough": rough.predict_proba(test)[:, 1],

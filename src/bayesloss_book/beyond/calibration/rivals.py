@@ -125,7 +125,8 @@ _EXTRA: dict[str, Callable[[Array, Array, bool], Curve]] = {
     "Venn-Abers": _probmetrics(_named("ivap")),
     "centred isotonic": _probmetrics(_named("cir")),
 }
-STANDARD, EXTRA = tuple(_STANDARD), tuple(_EXTRA)
+STANDARD = tuple(_STANDARD)
+EXTRA = tuple(_EXTRA)
 METHODS = (*STANDARD, *EXTRA)
 
 _MANY_STANDARD: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
@@ -140,7 +141,8 @@ _MANY_EXTRA: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
     "structured vector": _probmetrics(_named("svs")),
     "structured matrix": _probmetrics(_named("sms")),
 }
-MANY_STANDARD, MANY_EXTRA = tuple(_MANY_STANDARD), tuple(_MANY_EXTRA)
+MANY_STANDARD = tuple(_MANY_STANDARD)
+MANY_EXTRA = tuple(_MANY_EXTRA)
 MANY = (*MANY_STANDARD, *MANY_EXTRA)
 
 

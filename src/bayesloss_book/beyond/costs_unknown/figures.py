@@ -65,7 +65,8 @@ def draw_bill() -> Figure:
     left.set(xlabel="log odds $z$ of the case", ylabel="pull", ylim=(0, 1.25))
     x = torch.linspace(-6, 6, 601, dtype=torch.float64)
     truth = torch.where(x < 0, 0.7 * x, 4 * x)
-    Z, ridge = torch.stack([torch.ones_like(x), x], dim=1), torch.full((2,), 1e-3).double()
+    Z = torch.stack([torch.ones_like(x), x], dim=1)
+    ridge = torch.full((2,), 1e-3).double()
     start = torch.tensor([0.0, 1.0], dtype=torch.float64)
     right.plot(x, truth, color="black", label="truth")
     for loss, line, colour in (("log", "--", "Linear"), ("cost", "-", "ISGP")):

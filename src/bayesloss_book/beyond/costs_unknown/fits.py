@@ -33,7 +33,8 @@ from paperledger.stores.results import runs
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 N_DRAWS = 12
 # 95 % of the ratios, missed case to false alarm, lie between 5 : 1 and 50 : 1
-CENTRE, SPREAD = -math.log(250) / 2, math.log(10) / (2 * 1.96)
+CENTRE = -math.log(250) / 2
+SPREAD = math.log(10) / (2 * 1.96)
 FAMILIES = {
     "sigmoid": "a sigmoid of the score",
     "link": "a learned link",
@@ -55,7 +56,8 @@ class CostLikelihood(Bernoulli):
     def __init__(self, rate: float = 1.0, share: float = 0.0) -> None:
         super().__init__()
         peak = 1 / (SPREAD * math.sqrt(2 * math.pi))
-        self.scale, self.share = rate / ((1 + math.exp(CENTRE)) * peak), share
+        self.scale = rate / ((1 + math.exp(CENTRE)) * peak)
+        self.share = share
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         """Minus the bill of all labels in units of the scale, and a share of the log loss."""
@@ -92,7 +94,8 @@ def linear(Z: Tensor, y: Tensor, loss: Bernoulli, centre: Tensor, precision: Ten
         data = Observations(Z, y, torch.ones_like(y))
 
         def objective(b: Tensor) -> tuple[float, Tensor]:
-            nu, away = Z @ b, b - centre
+            nu = Z @ b
+            away = b - centre
             value = -loss.log_density(nu, data) + 0.5 * (precision * away**2).sum()
             return float(value), precision * away - Z.T @ loss.derivatives(nu, data)[0]
 
@@ -104,8 +107,10 @@ def linear(Z: Tensor, y: Tensor, loss: Bernoulli, centre: Tensor, precision: Ten
 
 def link(x: Tensor, y: Tensor, loss: Bernoulli, targets: Tensor) -> Tensor:
     """Log odds at targets by the likeliest link around the line of slope 1."""
-    low, high = float(x.min()), float(x.max())
-    centre, half = (low + high) / 2, max((high - low) / 2, 0.5)
+    low = float(x.min())
+    high = float(x.max())
+    centre = (low + high) / 2
+    half = max((high - low) / 2, 0.5)
     kernel = TrigonometricKernel(a=2.0, c=0.8 / half, n_basis=32).scaled(0.15)
     prior = CentredISGP(kernel, mu=centre, gamma=0.25)
     nodes = torch.linspace(-half, half, 200, dtype=torch.float64)
@@ -156,13 +161,17 @@ def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[
             kept = rng.choice(len(y), n, replace=False)
             while not _FEWEST <= y[kept].sum() <= n - _FEWEST:
                 kept = rng.choice(len(y), n, replace=False)
-            x, x_test, y = X[kept], X_test, y[kept]
+            x = X[kept]
+            x_test = X_test
+            y = y[kept]
         else:
             drawn = scores.draw(data, "curve" if model == "curve" else "real", model, n, number)
             rows = Rows(drawn.scores, drawn.y, np.ones(n))
             turn = ScoreTransform.fit(rows, drawn.probability)
-            x, x_test = turn(drawn.scores)[:, None], turn(drawn.test_scores)[:, None]
-            y, truth = drawn.y, drawn.truth
+            x = turn(drawn.scores)[:, None]
+            x_test = turn(drawn.test_scores)[:, None]
+            y = drawn.y
+            truth = drawn.truth
         x, x_test = (np.column_stack([np.ones(len(part)), part]) for part in (x, x_test))
         yield [torch.from_numpy(np.asarray(part, dtype=float)) for part in (x, y, x_test, truth)]
 
@@ -182,9 +191,11 @@ def cells() -> list[dict[str, Any]]:
 
 def summary(*parts: pd.DataFrame) -> pd.DataFrame:
     """What a loss saves in per cent: means and errors over sets, and sets ahead and behind."""
-    stored, rows = pd.concat(parts), []
+    stored = pd.concat(parts)
+    rows = []
     for name in ("cost", "mixed"):
-        gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
+        gain = stored[f"{name}_gain"]
+        error = stored[f"{name}_gain/error"]
         part = stored[["family", "n", "data"]].assign(loss=name, gain=100 * gain / stored["log"])
         rows.append(part.assign(ahead=gain > 2 * error, behind=gain < -2 * error))
     by = pd.concat(rows).groupby(["family", "loss", "n"])

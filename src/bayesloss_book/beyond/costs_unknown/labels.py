@@ -37,7 +37,9 @@ METHODS = {
     "regret": "least expected regret",
 }
 _AT_COSTS = ("threshold", "regret")  # those that know the costs
-_POOL, _SMALL_POOL = 1_000, 120  # cases to choose from, in real tables and in the five kinds
+# cases to choose from, in real tables and in the five kinds
+_POOL = 1_000
+_SMALL_POOL = 120
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Paths:
 
     def _log_likelihood(self, z: Tensor) -> Tensor:
         seen = self.counts.sum(dim=0) > 0
-        nu, (noes, ones) = self._source(z, self.features[seen]), self.counts[:, seen]
+        nu = self._source(z, self.features[seen])
+        (noes, ones) = self.counts[:, seen]
         return torch.nn.functional.logsigmoid(nu) @ (noes + ones) - nu @ noes
 
     def _restart(self) -> None:
@@ -118,7 +121,8 @@ def expected_after(p: Array, weight: Array, mass: Array, t: float | None) -> Arr
     for chance, joint in ((at, both), (1 - at, at[:, None] - both)):
         # The risk is positively homogeneous, so Pr[label] times that of the posterior mean is
         # that of the joint probabilities of (yes at s, label at x) and (no at s, label at x).
-        yes, no = joint, chance - joint
+        yes = joint
+        no = chance - joint
         if t is None:
             risk = xlogy(chance, chance) - xlogy(yes, yes) - xlogy(no, no.clip(1e-300))
         else:
@@ -139,7 +143,8 @@ def choose(method: str, paths: Paths, mass: Array, t: float) -> Array:
 
 def curve(pool: Pool, method: str, t: float, n_paths: int, seed: int) -> dict[int, Array]:
     """The probabilities by number of labels, chosen from a pool in random order."""
-    paths, left = Paths(n_paths, seed), list(range(len(pool.labels)))
+    paths = Paths(n_paths, seed)
+    left = list(range(len(pool.labels)))
     found = {}
     for n in range(1, LABELS[-1] + 1):
         place = 0
@@ -158,7 +163,8 @@ def draw(data: str, number: int) -> Pool:
         one = problem(data, _SMALL_POOL, number)
         return Pool.of(*(part.numpy() for part in (one.x, one.y, one.targets, one.labels)))
     found = scores.draw(data, "real", REAL[data], _POOL, number)
-    x, targets = found.scores, found.test_scores
+    x = found.scores
+    targets = found.test_scores
     if found.probability:
         x, targets = (logit(part.clip(1e-3, 1 - 1e-3)) for part in (x, targets))
     low, high = np.quantile(x, [0.01, 0.99])
@@ -168,7 +174,8 @@ def draw(data: str, number: int) -> Pool:
 
 def measure(*, data: str, number: int, n_paths: int) -> dict[str, float]:
     """Regrets of one draw in thousandths of a missed case: ``METHOD/RATIO/LABELS``."""
-    pool, out = draw(data, number), {}
+    pool = draw(data, number)
+    out = {}
     for method in METHODS:
         found: dict[int, Array] = {}
         for ratio, t in RATIOS.items():

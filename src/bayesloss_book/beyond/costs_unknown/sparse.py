@@ -28,7 +28,8 @@ from bayesloss_book.models.gp_regression import GPRegression
 from bayesloss_book.models.sparse_means import spread_support
 from paperledger.stores.results import crossed, runs
 
-SIZES, N_DRAWS = (50, 200, 1_000), 4
+SIZES = (50, 200, 1_000)
+N_DRAWS = 4
 # What k functions are fitted to, and their number.
 FAMILIES = {"three": ("posterior", 3), "ten": ("posterior", 10), "labels": ("labels", 10)}
 NAMES = {name: f"{k} functions, by the {target}" for name, (target, k) in FAMILIES.items()}
@@ -66,7 +67,8 @@ def means(
     if target == "posterior":
         full = GPClassifier(inference="laplace", length_scale=length, amplitude=_AMPLITUDE)
         p = full.fit(x.numpy(), y.numpy()).predict_proba(points.numpy())[:, 1]
-        x, y = points, torch.from_numpy(p)
+        x = points
+        y = torch.from_numpy(p)
     places = spread_support(GPRegression(kernel, x, y, noise_variance=1.0), points, k)
 
     data = Observations(x, y, torch.ones_like(y))
@@ -90,7 +92,8 @@ def measure(*, data: str, family: str, n: int, n_draws: int) -> dict[str, float]
     """What `fits.measure` returns."""
     bills = []
     for x, y, inputs, truth in fits.draws(data, "", "inputs", n, n_draws):
-        known, others = inputs[:_N_POINTS, 1:], inputs[_N_POINTS:, 1:]
+        known = inputs[:_N_POINTS, 1:]
+        others = inputs[_N_POINTS:, 1:]
         found, kernel = means(x[:, 1:], y, known, family)
         z = [log_odds(theta, others, kernel) for theta in found.values()]
         bills.append([1e3 * float(fits.bill(each, truth[_N_POINTS:]).mean()) for each in z])

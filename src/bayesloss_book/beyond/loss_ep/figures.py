@@ -105,7 +105,8 @@ def draw_regrets(summary: pd.DataFrame) -> Figure:
         part = summary.xs(test, level="test").reindex(list(probit.THRESHOLDS))
         for j, (name, of_method) in enumerate(_STYLES.items()):
             look = style(*of_method, markersize=6, label=METHODS[name])
-            means, errors = part["mean"][name], part["error"][name]
+            means = part["mean"][name]
+            errors = part["error"][name]
             axis.errorbar(places + 0.03 * (j - 3), means, errors, **look)
         axis.set(
             yscale="log", title=f"decisions on {TEST_NAMES[test]}", ylabel="regret, LHG's (28)"

@@ -47,7 +47,8 @@ def loss_ep_probit(
     Starts at EP's decisions, and decides anew under the utility's cavity, which is returned, while
     the evidence rises. The rest is as in :func:`~bayesloss.calibrating.loss_em_probit`.
     """
-    M, threshold = check_max_loss(max_loss, costs), costs.probit_threshold
+    M = check_max_loss(max_loss, costs)
+    threshold = costs.probit_threshold
     prior = standard_normal(features)
     q = expectation_propagation(features, y)
     q.log_evidence[:] = -torch.inf
@@ -56,7 +57,8 @@ def loss_ep_probit(
     n_rounds = torch.zeros(len(y), dtype=torch.int64, device=y.device)
     active = torch.arange(len(y), device=y.device)
     for _ in range(max_iter):
-        targets, noise = target_features[active], target_noise[active]
+        targets = target_features[active]
+        noise = target_noise[active]
         term = LogUtility(targets, noise, proposed[active], costs, M)
         tilted = tilted_ep(features[active], y[active], term)
         n_rounds[active] += 1

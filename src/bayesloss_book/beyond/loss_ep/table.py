@@ -58,7 +58,8 @@ def measure(
     """
     prior, y, test_unit = probit.draw_data(length_scale, amplitude, n_sets, n_test, repetition)
     features = prior.features
-    laplace, ep = laplace_probit(features, y), expectation_propagation(features, y)
+    laplace = laplace_probit(features, y)
+    ep = expectation_propagation(features, y)
     z, share = probit.importance_points(prior, y, ep, n_draws=n_points, seed=repetition)
     hmc = probit.by_hamiltonian_monte_carlo(
         prior, y, laplace, n_chains=n_chains, n_draws=n_draws, seed=repetition

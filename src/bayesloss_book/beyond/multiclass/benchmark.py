@@ -76,7 +76,8 @@ def problem(
     )
     if data == "digits":
         return X / 16, y, X_test / 16, y_test
-    mean, deviation = X.mean(axis=0), X.std(axis=0)
+    mean = X.mean(axis=0)
+    deviation = X.std(axis=0)
     return (X - mean) / deviation, y, (X_test - mean) / deviation, y_test
 
 

@@ -67,7 +67,8 @@ def link(sources: Sequence[Source], p: Array) -> Array:
     """The scores with sum zero at which the probabilities are p, of shape (K,)."""
     ends = np.array([[float(s.value(np.array(x))) for s in sources] for x in (-_FAR, _FAR)])
     low, high = ends - np.log(p)
-    least, most = low.max() + _LITTLE, high.min() - _LITTLE
+    least = low.max() + _LITTLE
+    most = high.min() - _LITTLE
 
     def above(x: float, source: Source, target: float) -> float:
         return float(source.value(np.array(x))) - target

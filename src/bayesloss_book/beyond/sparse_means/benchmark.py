@@ -61,7 +61,8 @@ def measure(
 ) -> dict[str, float]:
     """All methods on one problem: d_L, and squared ``error``, over the test distribution."""
     problem = draw(kind, shift, k, seed, n_points=n_points)
-    model, fresh = problem.model, problem.fresh
+    model = problem.model
+    fresh = problem.fresh
     masses = checked_points(fresh, problem.weights)
     posterior = model.action(fresh, model.mean)
     decisions = {"posterior mean": posterior, "zero": torch.zeros_like(posterior)}
@@ -78,11 +79,13 @@ def measure(
 def measure_cost(*, method: str, n: int, repeat: int, k: int, n_points: int) -> dict[str, float]:
     """Find one mean; ``error``: its decision's mean squared distance from the true function."""
     problem = covariate_shift(repeat, n=n, k=k)
-    model, generator = problem.model, torch.Generator().manual_seed(repeat)
+    model = problem.model
+    generator = torch.Generator().manual_seed(repeat)
     noise = torch.randn(n_points, dtype=torch.float64, generator=generator)
     points = problem.shift + DEVIATION * noise
     if method == "posterior mean":
-        inputs, mean = model.x, model.mean
+        inputs = model.x
+        mean = model.mean
     elif method == "least KL":
         inputs = model.x[problem.support]
         mean = sparse_mean_kl(model, inputs)

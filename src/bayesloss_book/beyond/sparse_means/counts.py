@@ -29,7 +29,8 @@ def by_hand(
     model: GPRegression, points: torch.Tensor, *, k: int, size: int
 ) -> tuple[dict[str, int], tuple[list[int], NDArray[np.float64]]]:
     """Counts of the parts, and the targeted mean: indices of points, and coefficients."""
-    noise, y = Counted(model.noise_variance), objects(model.y)
+    noise = Counted(model.noise_variance)
+    y = objects(model.y)
     K = objects(model.kernel(points, points))
     cross = objects(model.kernel(model.x, points))
     parts: dict[str, int] = {}
@@ -53,7 +54,8 @@ def by_hand(
     teacher = solve(gram(wide, weighted) + K[np.ix_(order, order)] * noise, weighted.T @ y)
     lap("teacher")
     target = K[:, order] @ teacher
-    columns, chosen = K[:, order], []
+    columns = K[:, order]
+    chosen = []
     for _ in range(k):
         gains = [-1.0 if j in chosen else _gain(columns[:, j], target) for j in range(len(order))]
         best = int(np.argmax([float(gain) for gain in gains]))
@@ -79,7 +81,8 @@ def _pivots(K: Array, size: int, b: Counted) -> tuple[list[int], Array]:
         best = int(np.argmax(variance.astype(np.float64)))
         new = (K[best] - rows[:, best] @ rows if order else K[best]) / np.sqrt(variance[best])
         variance = variance - new * new
-        rows, order = np.vstack([rows, new[None]]), [*order, best]
+        rows = np.vstack([rows, new[None]])
+        order = [*order, best]
     return order, rows[:, order].T
 
 

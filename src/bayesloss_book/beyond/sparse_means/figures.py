@@ -26,8 +26,10 @@ _MARKERS = "osD^v"
 
 def draw_places(problem: Problem, shift: float, labels: Mapping[str, str]) -> Figure:
     """The data, the posterior mean, and means of few functions by their names in `rivals`."""
-    model, k = problem.model, len(problem.support)
-    x, floor = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64), -2.8
+    model = problem.model
+    k = len(problem.support)
+    x = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64)
+    floor = -2.8
     figure, axis = subplots(figsize=(5.6, 4.4))
     hill = norm.pdf(x.numpy(), shift, DEVIATION)
     axis.fill_between(x, floor, floor + hill, color=COLOURS["bound"], alpha=0.4, linewidth=0)

@@ -61,7 +61,8 @@ def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> 
     spread = DEVIATION if shift else _SPREAD
     x = _SPREAD * rng.normal(size=(_N, d))
     points, fresh = (centre + spread * rng.normal(size=(n, d)) for n in (n_points, _FRESH))
-    waves, phases = math.sqrt(a) * rng.normal(size=(d, _FEATURES)), rng.uniform(0, 7, _FEATURES)
+    waves = math.sqrt(a) * rng.normal(size=(d, _FEATURES))
+    phases = rng.uniform(0, 7, _FEATURES)
     size = math.sqrt(2 / _FEATURES) * rng.normal(size=_FEATURES)
 
     def f(z: Array) -> Array:
@@ -97,7 +98,9 @@ def _table(kind: str) -> tuple[Array, Array, int]:
     """Standardised inputs and output, and the column that sorts: the larger, the more asked for."""
     if kind == "cars":
         cars = load_auto_mpg().dropna()
-        X, y, column = cars.drop(columns="mpg").to_numpy(), cars["mpg"].to_numpy(), 3
+        X = cars.drop(columns="mpg").to_numpy()
+        y = cars["mpg"].to_numpy()
+        column = 3
         X[:, column] *= -1  # weight: light cars
     else:
         X, y = load_diabetes(return_X_y=True)
@@ -112,5 +115,6 @@ def _hyperparameters(X: Array, y: Array) -> tuple[Array, float, float]:
     # A length scale at its bound is meant.
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         kernel = GaussianProcessRegressor(start, alpha=0.0).fit(X, y).kernel_
-    signal, noise = kernel.k1, kernel.k2
+    signal = kernel.k1
+    noise = kernel.k2
     return signal.k2.length_scale, signal.k1.constant_value, noise.noise_level

@@ -43,7 +43,8 @@ _KL_SHARE = 0.1  # of sigma^2 / m: the weight of the KL where samples stand for 
 
 def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
     """Inputs of k functions, and their coefficients, by one of `FIXED`, `PLACED` or `ORACLES`."""
-    model, points = problem.model, problem.points
+    model = problem.model
+    points = problem.points
     support = model.x[problem.support]
     little = _KL_SHARE * model.noise_variance / len(points)
     if name in ("least KL", "FITC"):
@@ -87,7 +88,9 @@ def density_ratio(x: Tensor, points: Tensor) -> Tensor:
 
 def inputs_by_the_bound(model: GPRegression, start: Tensor, *, max_iter: int = 100) -> Tensor:
     """Inputs that raise Titsias' bound on the evidence, by quasi-Newton steps from a start."""
-    x, y, noise = model.x, model.y, model.noise_variance
+    x = model.x
+    y = model.y
+    noise = model.noise_variance
 
     def negative_bound(flat: Tensor) -> Tensor:
         Z = flat.reshape(start.shape)

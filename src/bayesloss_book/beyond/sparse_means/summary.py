@@ -19,7 +19,8 @@ def ratios(stored: pd.DataFrame, base: str = BASE) -> pd.DataFrame:
     logs = np.log(long(stored).drop(columns=["posterior mean", "zero"]))
     logs = logs.sub(logs[base], axis=0).rename_axis("method", axis=1).stack()
     grouped = logs.groupby(level=[*KEYS, "method"], sort=False)
-    mean, error = grouped.mean(), grouped.sem()
+    mean = grouped.mean()
+    error = grouped.sem()
     return pd.DataFrame(
         {"ratio": np.exp(mean), "low": np.exp(mean - error), "high": np.exp(mean + error)}
     )

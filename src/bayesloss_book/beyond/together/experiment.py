@@ -104,7 +104,8 @@ def problems(
 
 def worth(utility: Utility, labels: NDArray[Any], chosen: NDArray[Any]) -> NDArray[np.float64]:
     """The utility of a choice, for each draw of the labels."""
-    hits, positives = labels[:, chosen].sum(axis=1), labels.sum(axis=1)
+    hits = labels[:, chosen].sum(axis=1)
+    positives = labels.sum(axis=1)
     return np.asarray(utility(hits, chosen.sum(), positives), dtype=np.float64)
 
 
@@ -133,7 +134,8 @@ def measure(
     """
     prior, y, unit = draw_data(**kernel, n_sets=n_sets, n_test=max(SIZES), seed=repetition)
     generator = torch.Generator().manual_seed(repetition)
-    laplace, ep = laplace_probit(prior.features, y), expectation_propagation(prior.features, y)
+    laplace = laplace_probit(prior.features, y)
+    ep = expectation_propagation(prior.features, y)
     long = chains(prior, y, laplace, n_draws, repetition)
     own, judge = (half.flatten(0, 1).transpose(0, 1) for half in long.split(2))
     z = {

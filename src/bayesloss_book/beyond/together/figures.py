@@ -42,8 +42,10 @@ def live(n_sets: int, m: int, n_draws: int, seed: int) -> Live:
     x = (unit[0] + TESTS["u_05_15"]).sort().values
     ep = expectation_propagation(prior.features, y)
     z = experiment.weighted_draws(prior, y, ep, n_draws, seed)
-    generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
-    found, most = None, -1
+    generator = torch.Generator().manual_seed(seed)
+    chance = np.random.default_rng(seed)
+    found = None
+    most = -1
     for j in range(n_sets):
         one = experiment.data_set(prior, j)
         together = one.draw_labels(z[j], x, generator).numpy().astype(int)

@@ -54,8 +54,10 @@ def counts(p: Tensor) -> Tensor:
 
 def mean_utility(p: Tensor, chosen: NDArray[Any], utility: Utility) -> Tensor:
     """The mean utility of a choice where labels are independent, with chances p (n, m) of 1."""
-    k, m = int(chosen.sum()), len(chosen)
-    t, s = np.arange(k + 1)[:, None], np.arange(m - k + 1)
+    k = int(chosen.sum())
+    m = len(chosen)
+    t = np.arange(k + 1)[:, None]
+    s = np.arange(m - k + 1)
     values = torch.from_numpy(np.asarray(utility(t, k, t + s) + 0.0 * s, dtype=float))
     return (counts(p[:, chosen]) * (values @ counts(p[:, ~chosen]))).sum(0)
 
@@ -67,7 +69,10 @@ class FullLossEM(loss_ep.Draws):
         self, gp: WhitenedGP, y: Tensor, x: Tensor, utility: Utility, n: int, n_open: int, seed: int
     ) -> None:
         super().__init__(gp, x, (n, n_open), seed)
-        self.y, self.utility, self.n_open, r = y, utility, n_open, gp.features.shape[1]
+        self.y = y
+        self.utility = utility
+        self.n_open = n_open
+        r = gp.features.shape[1]
         self.coin = torch.rand((n * n_open, len(x)), dtype=x.dtype, generator=self.chance)
         self.pairs = torch.triu_indices(r, r)
         squares = self.normal[:, self.pairs].prod(1) - (self.pairs[0] == self.pairs[1]).double()
@@ -87,7 +92,8 @@ class FullLossEM(loss_ep.Draws):
     def site(self, q: Pair, chosen: NDArray[Any]) -> Pair:
         """The Gaussian factor that stands for the utility under q: its shift and precision."""
         mean, _, factor = moments(q)
-        found, r = self.fit @ self.log_gain(self.chances(q), chosen), len(mean)
+        found = self.fit @ self.log_gain(self.chances(q), chosen)
+        r = len(mean)
         H = mean.new_zeros((r, r))
         H[self.pairs[0], self.pairs[1]] = found[r + 1 :]
         precision = -factor @ (H + H.T) @ factor.T
@@ -98,7 +104,8 @@ class FullLossEM(loss_ep.Draws):
         nodes, weights = gauss_hermite(32)
         for _ in range(300):
             mean, root, _ = moments(q)
-            f, spread = self.features @ mean, (self.features @ root).norm(dim=1)
+            f = self.features @ mean
+            spread = (self.features @ root).norm(dim=1)
             margin = self.y[:, None] * (f[:, None] + spread[:, None] * nodes)
             bend = curvature(margin) @ weights
             pull = self.y * (hazard(margin) @ weights) + bend * f
@@ -127,7 +134,8 @@ class FullLossEM(loss_ep.Draws):
     def m_step(self, q: Pair, chosen: NDArray[Any], k: int | None) -> tuple[NDArray[Any], float]:
         """The choice of most mean log U that sorts find, and by how much no choice has more."""
         p = self.chances(q)
-        labels, value = (self.coin < p).numpy(), self.log_gain(p, chosen)
+        labels = (self.coin < p).numpy()
+        value = self.log_gain(p, chosen)
         plain = decide_together(labels, self.utility, k=k).chosen  # the best choice under q
         by_plain = self.log_gain(p, plain)
         while True:
@@ -173,7 +181,8 @@ def measure(*, n_draws: int, n_open: int, **cell: Any) -> dict[str, float]:
         )
         order = np.random.default_rng(seed).random(len(x))
         drawn = order < 0.5 if k is None else order.argsort().argsort() < k
-        choices, numbers = {"/gaussian": least}, {}
+        choices = {"/gaussian": least}
+        numbers = {}
         for name, first in zip(STARTS, (least, drawn), strict=True):
             found, numbers[f"/{name}/missed"], numbers[f"/{name}/settled"] = em.run(q, first, k)
             choices[f"/{name}"], numbers[f"/{name}/changed"] = found, (found != least).any()

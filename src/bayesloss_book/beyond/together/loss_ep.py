@@ -73,7 +73,8 @@ class DrawnUtility(Draws):
     def __init__(self, gp: WhitenedGP, x: Tensor, utility: Utility, n: int, seed: int) -> None:
         super().__init__(gp, x, (n,), seed)
         noise = torch.randn(self.left.shape, dtype=x.dtype, generator=self.chance)
-        self.utility, self.rest = utility, self.left + noise
+        self.utility = utility
+        self.rest = self.left + noise
         self.chosen: NDArray[np.bool_] = np.zeros(len(x), dtype=bool)
 
     def labels(self, mean: Tensor, covariance: Tensor) -> NDArray[np.bool_]:
@@ -109,7 +110,8 @@ def choose(y: Tensor, term: DrawnUtility, k: int | None, max_iter: int = 10) -> 
     """
     features = term.features[None]
     q = expectation_propagation(features, y[None])
-    evidence, settled = -torch.inf, True
+    evidence = -torch.inf
+    settled = True
     before = proposed = decide_together(term.labels(q.mean, q.covariance), term.utility, k=k).chosen
     after = before
     for _ in range(max_iter):
@@ -120,7 +122,8 @@ def choose(y: Tensor, term: DrawnUtility, k: int | None, max_iter: int = 10) -> 
         # As in loss_ep_probit: of two choices that lead to each other the one of more evidence.
         if not float(q.log_evidence) > evidence:
             break
-        evidence, after = float(q.log_evidence), proposed
+        evidence = float(q.log_evidence)
+        after = proposed
         mean, covariance, _ = combine_sites(features, *q.label_sites(), standard_normal(features))
         proposed = decide_together(term.labels(mean, covariance), term.utility, k=k).chosen
         if (proposed == after).all():

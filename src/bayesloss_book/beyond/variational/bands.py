@@ -47,7 +47,8 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     generator = torch.Generator().manual_seed(seed + 1_000_000)
     # Counted, not printed.
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        by_variation, averaged = method.startswith("variational"), "_averaged" in method
+        by_variation = method.startswith("variational")
+        averaged = "_averaged" in method
         if averaged or "_fitted" in method:
             # The mixtures share their points, which Laplace's bound chooses.
             objective = nearest if method == "variational_fitted" else "bound"
@@ -64,7 +65,8 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
             data = single.likelihood.condense(prior.features, x, y)
             fit = _variational if by_variation else approximate
             mixture = average_hyperparameters(single, data, fit)
-            posterior, draws = mixture, mixture.sample_source(grid(), N_DRAWS, generator)
+            posterior = mixture
+            draws = mixture.sample_source(grid(), N_DRAWS, generator)
     mean, variance = posterior.moments(grid())
     miss = ((truth - mean).abs() / variance.sqrt()).numpy()
     below = (draws < truth).sum(dim=0)

@@ -38,10 +38,12 @@ def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> 
     cars = load_auto_mpg()[[input, "mpg"]].dropna().to_numpy()
     folds = list(KFold(5, shuffle=True, random_state=0).split(cars))[split]
     train, test = folds if size == "large" else folds[::-1]
-    low, high = cars[:, 0].min(), cars[:, 0].max()
+    low = cars[:, 0].min()
+    high = cars[:, 0].max()
     sign = np.sign(np.corrcoef(cars[train].T)[0, 1])
     x = torch.from_numpy(sign * (2 * (cars[:, 0] - low) / (high - low) - 1))
-    level, scale = cars[train, 1].mean(), cars[train, 1].std()
+    level = cars[train, 1].mean()
+    scale = cars[train, 1].std()
     y = torch.from_numpy((cars[:, 1] - level) / scale)
     prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=n_basis))
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):

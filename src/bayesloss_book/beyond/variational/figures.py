@@ -63,7 +63,8 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
             places = [sizes.index(n) + offset for n in values.index.get_level_values("n")]
             colour, marker, _ = STYLES[method]
             if measure == "gap_bound":
-                colour, marker = COLOURS["accent"], "X"
+                colour = COLOURS["accent"]
+                marker = "X"
             axis.plot(places, values, marker, color=colour, markersize=7, label=label)
         axis.axhline(0, color="black", linewidth=1)
         axis.axhspan(0, 0.5, color=COLOURS["Linear"], alpha=0.25, linewidth=0)

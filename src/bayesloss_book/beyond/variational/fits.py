@@ -114,10 +114,12 @@ def small_problems(task: str, sizes: tuple[int, ...], seed: int) -> pd.DataFrame
     likelihood: Gaussian | Bernoulli
     if task == "regression":
         noise = torch.randn(len(x), dtype=torch.float64, generator=generator)
-        y, likelihood = torch.tanh(1.5 * x) + 0.5 * noise, Gaussian(4.0)
+        y = torch.tanh(1.5 * x) + 0.5 * noise
+        likelihood = Gaussian(4.0)
     else:
         uniform = torch.rand(len(x), dtype=torch.float64, generator=generator)
-        y, likelihood = (uniform < torch.sigmoid(3 * x - 0.5)).double(), Bernoulli()
+        y = (uniform < torch.sigmoid(3 * x - 0.5)).double()
+        likelihood = Bernoulli()
     rows = {}
     for n in sizes:
         data = x[:n], y[:n]

@@ -72,11 +72,13 @@ def measure(
     starts = torch.cat([prior.start(x)[None], prior.sample(40, generator)])
     found = gaussians(joint, x, y, starts, "exact")
     out: dict[str, float] = {"n_modes": len(found), "bound": found[0].log_evidence}
-    sums, errors = [], []
+    sums = []
+    errors = []
     for k, q in enumerate(found):
         noise = torch.randn((4096, len(q.mode)), dtype=torch.float64, generator=generator)
         ratios = log_ratios(joint, q, noise)
-        exact, error = float(ratios.mean()), float(ratios.std()) / math.sqrt(len(ratios))
+        exact = float(ratios.mean())
+        error = float(ratios.std()) / math.sqrt(len(ratios))
         distance = divergence(joint, q, n_chains=n_chains, n_draws=n_draws, seed=100 * seed + k)
         if k == 0:
             out |= {"exact": exact, "exact_error": error}

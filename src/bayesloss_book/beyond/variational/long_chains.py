@@ -72,7 +72,8 @@ def gaussians(
     fits = [best_gaussian(*given, Gamma) for Gamma in found.values()]
     fits.sort(key=lambda fit: -fit.log_evidence)
     new = np.diff([fit.log_evidence for fit in fits], prepend=np.inf) < -_NEW
-    least, pairs = fits[0].log_evidence - _LIGHT, zip(fits, new, strict=True)
+    least = fits[0].log_evidence - _LIGHT
+    pairs = zip(fits, new, strict=True)
     return [fit for fit, is_new in pairs if is_new and fit.log_evidence > least]
 
 
@@ -122,18 +123,25 @@ def nuts(
     from numpyro.infer import NUTS
 
     jax.config.update("jax_enable_x64", True)
-    prior, data, likelihood = joint.prior, joint.data, joint.likelihood
+    prior = joint.prior
+    data = joint.data
+    likelihood = joint.likelihood
     V, P, _ = prior.quadratic_form()
-    centre, unit = mixture.means[0], mixture.roots[0]
+    centre = mixture.means[0]
+    unit = mixture.roots[0]
 
     def to_jax(values: Tensor) -> Any:
         return jnp.asarray(values.numpy())
 
-    f_0, f_root = to_jax(V @ centre), to_jax(V @ unit)
-    nu_0, nu_root = to_jax(centre[-1]), to_jax(unit[-1])
+    f_0 = to_jax(V @ centre)
+    f_root = to_jax(V @ unit)
+    nu_0 = to_jax(centre[-1])
+    nu_root = to_jax(unit[-1])
     scale = prior.precision.sqrt()
-    z_0, z_root = to_jax(scale * (centre - prior.location)), to_jax(scale[:, None] * unit)
-    G, level = to_jax(data.features @ P), to_jax(data.features[:, -1])
+    z_0 = to_jax(scale * (centre - prior.location))
+    z_root = to_jax(scale[:, None] * unit)
+    G = to_jax(data.features @ P)
+    level = to_jax(data.features[:, -1])
     targets = to_jax(data.targets)
     alpha = float(likelihood.alpha) if isinstance(likelihood, Gaussian) else None
 
@@ -155,7 +163,9 @@ def nuts(
     roots = torch.linalg.solve(unit, torch.cat([mixture.roots, flip[:, None] * mixture.roots]))
     log_weights = mixture.log_weights.repeat(2) - math.log(2)
     constants = to_jax(log_weights - torch.linalg.slogdet(roots).logabsdet)
-    inverses, means, roots = to_jax(torch.linalg.inv(roots)), to_jax(means), to_jax(roots)
+    inverses = to_jax(torch.linalg.inv(roots))
+    means = to_jax(means)
+    roots = to_jax(roots)
     log_weights = to_jax(log_weights)
 
     def log_mixture(z: Any) -> Any:
@@ -185,7 +195,8 @@ def nuts(
 
         def draw(state: Any, key: Any) -> tuple[Any, Any]:
             state = kernel.sample(state, (), {})
-            diverging, steps = state.diverging, state.num_steps
+            diverging = state.diverging
+            steps = state.num_steps
             state, taken = jax.lax.scan(jump, state, jax.random.split(key, n_jumps))
             return state, (state.z, taken.mean(), diverging, steps)
 

@@ -42,7 +42,9 @@ class Mixture:
     def __init__(self, joint: LogJoint, q: Posterior, K: int, d: int, seed: int) -> None:
         self.joint, self.generator = joint, torch.Generator().manual_seed(seed)
         self.slopes, turn = directions(joint, q, self.generator)
-        self.mode, self.root, self.d = q.mode, q.root @ turn, d
+        self.mode = q.mode
+        self.root = q.root @ turn
+        self.d = d
         self.back, self.log_det = torch.linalg.inv(self.root), torch.linalg.slogdet(self.root)[1]
         noise = torch.randn((K, d), dtype=torch.float64, generator=self.generator)
         apart = _APART if K > 1 else 0.0  # one begins as q
@@ -69,7 +71,8 @@ class Mixture:
             scale = T.diagonal(dim1=1, dim2=2).log().sum(dim=1)
             log_q.append((log_pi - scale)[:, None] - 0.5 * squares)
         log_mixture = torch.cat(log_q).logsumexp(dim=0) - math.log(2) - self.log_det
-        prior, data = self.joint.prior, self.joint.data
+        prior = self.joint.prior
+        data = self.joint.data
         nu = prior.coefficients(Gamma) @ data.features.T
         # The constants of the normal densities are one, and left out.
         squares = (Gamma - prior.location) ** 2 @ prior.precision - prior.precision.log().sum()

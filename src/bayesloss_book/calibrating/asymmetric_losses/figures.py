@@ -76,7 +76,8 @@ def draw_map(mapped: pd.DataFrame, chosen: tuple[float, float]) -> Figure:
             text = f"{value:.1f}" if value < 8 else ">8"
             light = shown[i, j] > np.log(3)
             axis.text(j, i, text, ha="center", va="center", color="white" if light else "black")
-    i, j = list(factor.index).index(chosen[0]), list(factor.columns).index(chosen[1])
+    i = list(factor.index).index(chosen[0])
+    j = list(factor.columns).index(chosen[1])
     frame = Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, fill=False, color=COLOURS["GP"], lw=2)
     axis.add_patch(frame)
     axis.set(xlabel="amplitude", ylabel="length scale")
@@ -109,7 +110,8 @@ def draw_reference(results: pd.DataFrame) -> Figure:
 
 def draw_table(results: pd.DataFrame) -> Figure:
     """Table 4 as printed and as found here, a panel for each test distribution."""
-    ours, target = table(results)["mean"], printed()
+    ours = table(results)["mean"]
+    target = printed()
     figure, panels = subplots(3, 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
     for axis, test in zip(panels, TESTS, strict=True):
         for method, (marker, colour) in _STYLES.items():
@@ -133,7 +135,8 @@ def draw_gain(results: pd.DataFrame) -> Figure:
     gain = (results["laplace"] - results["loss_em"]).groupby(
         [results["test"], results["threshold"]]
     )
-    mean, error = 1e4 * gain.mean(), 1e4 * gain.sem()
+    mean = 1e4 * gain.mean()
+    error = 1e4 * gain.sem()
     figure, panels = subplots(3, 1, figsize=(5.6, 7.8), sharex=True)
     across = np.arange(len(THRESHOLDS))
     for axis, test in zip(panels, TESTS, strict=True):
@@ -152,7 +155,8 @@ def draw_gain(results: pd.DataFrame) -> Figure:
 
 def draw_difference(results: pd.DataFrame) -> Figure:
     """Ours against print, as it stands and less the EP column."""
-    ours, target = table(results)["mean"], printed()
+    ours = table(results)["mean"]
+    target = printed()
     pairs = pd.DataFrame({"print": target, "ours": ours})  # aligned by row, test and method
     over = {"print": over_ep(target), "ours": over_ep(ours)}
     figure, (left, right) = subplots(2, 1, figsize=(5.6, 9.4))
@@ -176,7 +180,8 @@ def draw_difference(results: pd.DataFrame) -> Figure:
 
 def misses(here: Trial, test: str, threshold: float, reference: Reference) -> pd.DataFrame:
     """Laplace's criterion and EP's by data set, with what might explain it."""
-    x, costs = here.test_inputs(test), costs_at(threshold)
+    x = here.test_inputs(test)
+    costs = costs_at(threshold)
     features, noise = here.prior.project(x.expand(len(here.y), -1))
     p = reference.predictive(x)
     criterion = {
@@ -207,7 +212,8 @@ def draw_worst(here: Trial, reference: Reference, misses: pd.DataFrame, threshol
         axis.plot(x, exact, color=COLOURS["data"], label="exact")
         axis.plot(x, laplace, "--", color=COLOURS["GP"], label="Laplace")
         axis.axhline(threshold, color="black", linewidth=0.8)
-        inputs, labels = here.prior.inputs[i], here.y[i]
+        inputs = here.prior.inputs[i]
+        labels = here.y[i]
         for sign, marker in ((1, "^"), (-1, "v")):
             where = inputs[labels == sign].numpy()
             axis.plot(where, np.full(len(where), 0.0025), marker, color=COLOURS["data"])

@@ -109,7 +109,8 @@ def measure(
     here, hmc, importance = _with_references(
         length_scale, amplitude, n_sets, n_test, n_chains, n_draws, n_points, repetition
     )
-    costs, x = costs_at(threshold), here.test_inputs(test)
+    costs = costs_at(threshold)
+    x = here.test_inputs(test)
     h, rounds, settled = _decisions(here, costs, x, repetition)
     p = hmc.predictive(x)
     risks = {name: excess_risk(h[name], p, costs) for name in h}

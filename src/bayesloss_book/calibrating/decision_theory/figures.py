@@ -25,9 +25,11 @@ def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Fi
     figure, (top, bottom) = subplots(2, 1, figsize=(5.6, 6.0), sharex=True)
     for name, (colour, dashes) in STYLES.items():
         if name == "posterior":
-            density, below = plant.density(theta), 1 - plant.tail(theta)
+            density = plant.density(theta)
+            below = 1 - plant.tail(theta)
         else:
-            density, below = norm.pdf(theta, *fits[name]), norm.cdf(theta, *fits[name])
+            density = norm.pdf(theta, *fits[name])
+            below = norm.cdf(theta, *fits[name])
         top.plot(theta, density, dashes, color=colour, label=LABELS[name])
         bottom.plot(theta, below, dashes, color=colour)
     for axis in (top, bottom):
@@ -82,7 +84,8 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
 
 def draw_finer(counts: tuple[int, ...]) -> Figure:
     """d_L against the mean of q, for numbers of evenly spread inputs; the best means shaded."""
-    means, p = np.linspace(-1, 1, 2001), (0.103, 0.5)
+    means = np.linspace(-1, 1, 2001)
+    p = (0.103, 0.5)
     figure, axes = subplots(len(counts), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)
     for axis, n_inputs in zip(axes, counts, strict=True):
         inputs = (2 * np.arange(n_inputs) + 1) / n_inputs - 1

@@ -20,11 +20,15 @@ SIZES = {
 def count_multiplications(n: int, k: int) -> dict[str, int]:
     """Multiplications and divisions of the exact and the sparse mean by textbook loops."""
     model, _ = problem(n, 1)
-    K, y, noise = objects(model.K), objects(model.y), Counted(model.noise_variance)
+    K = objects(model.K)
+    y = objects(model.y)
+    noise = Counted(model.noise_variance)
     Counted.steps = 0
     solve(K + np.diag(np.full(n, noise)), y)
-    exact, Counted.steps = Counted.steps, 0
-    rows, half = K[:, :k], np.tril_indices(k)
+    exact = Counted.steps
+    Counted.steps = 0
+    rows = K[:, :k]
+    half = np.tril_indices(k)
     matrix = gram(rows)
     matrix[half] += K[half] * noise
     solve(matrix, rows.T @ y)
@@ -46,14 +50,16 @@ def measure(
 ) -> dict[str, float]:
     """One sparse mean: mean squared ``error`` of its decision, and ``n_iter`` of the gradients."""
     problem = covariate_shift(repeat, n=n, k=k)
-    model, n_iter = problem.model, 0
+    model = problem.model
+    n_iter = 0
     if method == "KL":
         sparse = sparse_mean_kl(model, problem.support)
     else:
         target = None
         if method == "d_L, conjugate gradients":
             solved = mean_by_cg(model, rtol=rtol)
-            target, n_iter = model.action(problem.points, solved.mean), solved.n_iter
+            target = model.action(problem.points, solved.mean)
+            n_iter = solved.n_iter
         elif method == "d_L, larger support":
             larger = equal_ranks(n, k_larger)
             target = model.action(problem.points, sparse_mean_kl(model, larger), larger)

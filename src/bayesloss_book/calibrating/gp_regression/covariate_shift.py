@@ -90,7 +90,8 @@ def routes_by_samples(
 ) -> pd.DataFrame:
     """The median excess when m samples stand for the test distribution."""
     generator = torch.Generator().manual_seed(seed)
-    model, rows = problem.model, {}
+    model = problem.model
+    rows = {}
     for m in sizes:
         values = []
         for _ in range(n_repeats):

@@ -26,7 +26,8 @@ _COSTS = {
 
 def draw_shift(problem: ShiftedProblem) -> Figure:
     """The decisions under covariate shift, and their risks."""
-    model, table = problem.model, risks(problem)
+    model = problem.model
+    table = risks(problem)
     x = torch.linspace(-3.6, 4.2, 391, dtype=torch.float64)
     figure, (curves, bars) = subplots(2, 1, figsize=(5.6, 6.4), height_ratios=[2.2, 1])
     curves.plot(model.x, model.y, ".", color=COLOURS["data"], markersize=4, alpha=0.6)

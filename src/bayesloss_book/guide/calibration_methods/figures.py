@@ -77,7 +77,8 @@ def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
         raise ValueError(f"expected a link of {problems.LINKS}, got {link!r}")
     score = found.X_test[:n_points] @ found.weights
     low, high = np.quantile(score, [0.005, 0.995])  # the tails would fill the panel
-    inside, grid = (score > low) & (score < high), np.linspace(low, high, 200)
+    inside = (score > low) & (score < high)
+    grid = np.linspace(low, high, 200)
     truth = expit(problems.log_odds(link, grid)[0])
     figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True, sharey=True)
     for axis, method in zip(axes, ("logistic", "isotonic", HELD_OUT), strict=True):

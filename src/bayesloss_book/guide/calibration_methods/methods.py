@@ -86,7 +86,8 @@ def measure(
     p, weights, converged = predict(method, found, link=data, C=C, seed=seed)
     truth = found.truth
     simulated = found.weights is not None
-    loss, entropy = log_loss(p, truth), log_loss(truth, truth)
+    loss = log_loss(p, truth)
+    entropy = log_loss(truth, truth)
     right = np.where(p > 0.5, truth, 1 - truth)
     angle = np.nan
     if found.weights is not None and weights is not None:
@@ -119,7 +120,9 @@ def predict(
     No calibrator sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are
     scikit-learn's five averaged models, "beta" is fitted to out-of-fold probabilities.
     """
-    X, y, X_test = given.X, given.y, given.X_test
+    X = given.X
+    y = given.y
+    X_test = given.X_test
     model: Any = LogisticRegression(C=C, tol=1e-4, max_iter=_MAX_ITER)
     # Failed convergence is measured. Scores outside the kernel's period count as they are.
     with warnings.catch_warnings(action="ignore"):

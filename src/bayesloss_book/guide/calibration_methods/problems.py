@@ -63,7 +63,8 @@ def log_odds(link: str, score: Array) -> tuple[Array, Array]:
         slope = np.where(score < 0, *_SLOPES)
         return slope * score, slope
     if link == "heavy-tailed":
-        one, zero = np.arctan2(1, -score) / np.pi, np.arctan2(1, score) / np.pi
+        one = np.arctan2(1, -score) / np.pi
+        zero = np.arctan2(1, score) / np.pi
         return np.log(one / zero), 1 / (np.pi * (1 + score**2) * one * zero)
     raise ValueError(f"expected a link of {LINKS}, got {link!r}")
 
@@ -93,9 +94,11 @@ def _embedded(name: str, seed: int) -> BinaryProblem:
     X, labels = load(return_X_y=True)
     y = np.isin(labels, positive)
     X, X_test, y, y_test = train_test_split(X, y, train_size=2 / 3, stratify=y, random_state=seed)
-    centre, spread = X.mean(axis=0), X.std(axis=0)
+    centre = X.mean(axis=0)
+    spread = X.std(axis=0)
     spread[spread == 0] = 1.0  # a column that never varies stays as it is
-    X, X_test = (X - centre) / spread, (X_test - centre) / spread
+    X = (X - centre) / spread
+    X_test = (X_test - centre) / spread
     return BinaryProblem(X, y, X_test, y_test.astype(np.float64), None)
 
 

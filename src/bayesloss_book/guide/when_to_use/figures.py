@@ -23,7 +23,8 @@ NAMES = {"paper's recipe": "W&N's EM"}  # where the stores have others
 
 def draw_probabilities(results: pd.DataFrame) -> Figure:
     """The classifiers' log losses less that of logistic regression, a row a table."""
-    losses, rows = averages(results, "log_loss"), results.groupby("data")["rows"].first()
+    losses = averages(results, "log_loss")
+    rows = results.groupby("data")["rows"].first()
     losses = losses.loc[sorted(losses.index, key=lambda data: (", " in data, rows[data]))]
     losses.index = [data + f" ({rows[data]:,})" * (", " not in data) for data in losses.index]
     figure, axis = subplots(figsize=(5.6, 8.4))

@@ -103,7 +103,9 @@ def regress(
     method: str, found: tables.Problem, seed: int = 0
 ) -> tuple[Array, Array | None, Array | None]:
     """Mean and standard deviations of a new target and of the curve, None where there is none."""
-    x, y, x_test = found.X, found.y, found.X_test
+    x = found.X
+    y = found.y
+    x_test = found.X_test
     rising = bool(spearmanr(x[:, 0], y).statistic > 0)
     if method == "ISGP":
         model = ISGPRegressor(increasing=rising).fit(x, y)

@@ -67,7 +67,8 @@ def by_table(stored: pd.DataFrame) -> pd.DataFrame:
     found = {}
     for name, rows in stored.groupby("data", sort=False):
         rows = rows.sort_values("C").reset_index()
-        off, best = (rows["path"] - rows["refits"]) / rows["error"], int(rows["refits"].idxmin())
+        off = (rows["path"] - rows["refits"]) / rows["error"]
+        best = int(rows["refits"].idxmin())
         least = rows["refits"][best]
         found[name] = {
             "least": 1e3 * least,

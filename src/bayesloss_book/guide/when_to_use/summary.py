@@ -63,7 +63,8 @@ def contest(
     overlap = pd.Series(np.where(out.index.isin(list(CLASSIFICATION)), 0.5, 0.0), out.index)
     out["error"] = np.sqrt(1 / groups.size() + overlap) * groups.std()
     out.insert(0, "rows", results.groupby("data")["rows"].first())
-    better, worse = out["most"] < -MARGIN, out["least"] > MARGIN
+    better = out["most"] < -MARGIN
+    worse = out["least"] > MARGIN
     out["verdict"] = np.select([better, worse], ["better", "worse"], "level")
     return out
 

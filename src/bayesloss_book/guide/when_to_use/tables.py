@@ -130,7 +130,8 @@ def values(data: str, seed: int) -> Problem:
         return _simulated_curve(data, seed)
     place, column, target = REGRESSION[data]
     frame = _table(data, place)[[column, target]].dropna()
-    X, y = frame[[column]].to_numpy(np.float64), frame[target].to_numpy(np.float64)
+    X = frame[[column]].to_numpy(np.float64)
+    y = frame[target].to_numpy(np.float64)
     X, X_test, y, y_test = _split(X, y, seed, largest=_MAX_CURVE)
     return Problem(X, y, X_test, y_test)
 
@@ -157,7 +158,8 @@ def _simulated_labels(data: str, seed: int) -> Problem:
 def _simulated_curve(data: str, seed: int) -> Problem:
     try:
         name, size = data.split(", ")
-        n, curve = int(size), CURVES[name]
+        n = int(size)
+        curve = CURVES[name]
     except (ValueError, KeyError):
         raise ValueError(
             f"expected a table of {list(REGRESSION)}, or a curve of {list(CURVES)} and a size, as "

@@ -44,11 +44,13 @@ def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]
     """
     trial = _Trial(n_basis)
     if path == "slice":
-        prior, likelihood = evidence.at_smoothness(trial.prior, a), trial.likelihood
+        prior = evidence.at_smoothness(trial.prior, a)
+        likelihood = trial.likelihood
         posterior = laplace(prior, likelihood, trial.x, trial.y)
     else:
         found = _search(trial, "laplace" if path == "laplace" else "bound", a)
-        posterior, likelihood = found.posterior, found.likelihood
+        posterior = found.posterior
+        likelihood = found.likelihood
     sample, exact = trial.anneal(posterior.prior, likelihood, seed)
     return {
         "a_end": float(posterior.prior.kernel.a),
@@ -119,7 +121,8 @@ class _Trial:
         x, y = table_1.rows_of("accel")
         train, test = table_1.split_of(len(x), "large", 0, 0)
         model = table_1.fit("ISGP", x[train], y[train], n_basis, table_1.PERIOD_FRACTION)
-        self.prior, self.likelihood = model.posterior_.prior, model.likelihood_
+        self.prior = model.posterior_.prior
+        self.likelihood = model.likelihood_
         self.x, self.y = model.standardise(x[train], y[train])
         self.new_x, self._new_y = model.standardise(x[test], y[test])
         self._unit = y[train].var()

@@ -19,7 +19,8 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
         for method, dashes in (("GP", "--"), ("ISGP", "-")):
             model = table_1.fitted(name, method, n_basis, period_fraction)
             mean, std = model.predict(grid[:, None], return_std=True)
-            colour, ends = COLOURS[method], (mean - 2 * std, mean + 2 * std)
+            colour = COLOURS[method]
+            ends = (mean - 2 * std, mean + 2 * std)
             axis.fill_between(grid, *ends, color=colour, alpha=0.2, linewidth=0)
             axis.plot(grid, mean, dashes, color=colour, label=method)
         for method, dashes in (("PAVA", "-."), ("Linear", ":")):
@@ -57,7 +58,8 @@ def draw_gains(results: pd.DataFrame, varied: pd.DataFrame) -> Figure:
 
 def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
     """Each printed number against our mean squared error, with the line of constant ratio."""
-    ours, table = table_1.summary(results), table_1.printed()
+    ours = table_1.summary(results)
+    table = table_1.printed()
     figure, axis = subplots(figsize=(5.6, 5.0))
     reach = np.array([0.9 * ours["mean"].min(), 1.1 * ours["mean"].max()])
     axis.plot(reach, ratio * reach, color="black", linewidth=0.8, zorder=0)

@@ -231,11 +231,13 @@ def plug_in(method: str, x: Array, y: Array, x_new: Array) -> tuple[Array, Array
     if method == "PAVA":
         increasing = bool(np.corrcoef(x, y)[0, 1] >= 0)  # as ISGPRegressor decides
         model = IsotonicRegression(increasing=increasing, out_of_bounds="clip").fit(x, y)
-        fitted, mean = model.predict(x), model.predict(x_new)
+        fitted = model.predict(x)
+        mean = model.predict(x_new)
         n_parameters = len(np.unique(fitted))
     elif method == "Linear":
         line = LinearRegression().fit(x[:, None], y)
-        fitted, mean = line.predict(x[:, None]), line.predict(x_new[:, None])
+        fitted = line.predict(x[:, None])
+        mean = line.predict(x_new[:, None])
         n_parameters = 2
     else:
         raise ValueError(f"expected a method of {METHODS}, got {method!r}")

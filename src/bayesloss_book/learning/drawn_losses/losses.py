@@ -85,7 +85,8 @@ def calibration_trials(
     """Calibration of G o nu^-1 by brute force, and by the sign of G'(nu^-1(0)), path by path."""
     prior = make_prior(a=2.0, c=0.25, n_basis=16, gamma=gamma)
     margins = [MARGINS[name] for name in names]
-    found, predicted = [], []
+    found = []
+    predicted = []
     for Gamma in prior.sample(n_paths, torch.Generator().manual_seed(seed)):
         gaps = calibration_gap(margins, prior, Gamma, (0.6, 0.8, 1.0), reach=4.0)
         found.append((gaps > 1e-12).all(axis=1))
@@ -105,7 +106,8 @@ def calibration_trials(
 def failure_probability(prior: ISGP, turn: float) -> float:
     """P(nu(turn) <= 0) under the prior, by Gil-Pelaez's formula for a quadratic form."""
     kappa = _kappa(prior, turn)
-    mu, gamma = float(prior.mu), float(prior.gamma)
+    mu = float(prior.mu)
+    gamma = float(prior.gamma)
 
     def integrand(t: float) -> float:
         log = 1j * mu * t - t * t / (2 * gamma) - 0.5 * np.log(1 - 2j * kappa * t).sum()
@@ -151,9 +153,11 @@ def random_instances(n: int, seed: int) -> pd.DataFrame:
     rows = []
     for _ in range(n):
         name = str(rng.choice(list(LOSSES)))
-        c, gamma = float(np.exp(rng.uniform(-3, 1))), float(np.exp(rng.uniform(-5, 5)))
+        c = float(np.exp(rng.uniform(-3, 1)))
+        gamma = float(np.exp(rng.uniform(-5, 5)))
         prior = make_prior(c=c, n_basis=2, gamma=gamma)
-        y, x = rng.choice([-1.0, 1.0]), rng.uniform(-1, 1) / c
+        y = rng.choice([-1.0, 1.0])
+        x = rng.uniform(-1, 1) / c
         left = float(LOSSES[name](np.array(y), np.array(x)))
         right = prior_average(partial(LOSSES[name], np.array(y)), prior, x)
         rows.append({"loss": name, "left": left, "slack": right - left})
@@ -170,7 +174,8 @@ def breast_cancer() -> tuple[Array, Array]:
 def starting_points(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:
     """The distance of EM's starts on the way to the least average log loss over the prior."""
     data = load_breast_cancer()
-    X, y = StandardScaler().fit_transform(data.data), 2.0 * data.target - 1
+    X = StandardScaler().fit_transform(data.data)
+    y = 2.0 * data.target - 1
     fits = {
         "fixed link": LogisticRegression(C=0.001),
         "ridge": Ridge(1000.0),
@@ -199,7 +204,8 @@ def penalised_average(
 ) -> tuple[float, Array]:
     """The log loss averaged over paths and data, with scikit-learn's penalty, and its gradient."""
     x = torch.from_numpy(X @ beta)
-    nu, slope = prior.source(x, Gamma).numpy(), prior.derivative(x, Gamma).numpy()
+    nu = prior.source(x, Gamma).numpy()
+    slope = prior.derivative(x, Gamma).numpy()
     pull = ((LOSSES["log"].inverse_link(nu) - (y + 1) / 2) * slope).mean(axis=0) / len(y)
     weight = C * len(y)
     value = float(LOSSES["log"](y, nu).mean() + beta @ beta / (2 * weight))

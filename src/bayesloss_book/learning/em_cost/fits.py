@@ -85,7 +85,8 @@ def _labelled(X: Any, score: Array, rng: np.random.Generator) -> Problem:
 
 def text(n: int = 20_000, d: int = _WORDS) -> Problem:
     """Documents of 100 independent words from d: 2 in 1000 numbers are stored."""
-    length, rng = 100, np.random.default_rng(0)
+    length = 100
+    rng = np.random.default_rng(0)
     n += _N_TEST
     odds = np.sqrt(1 / np.arange(1, d + 1))
     places = np.repeat(np.arange(n), length), rng.choice(d, n * length, p=odds / odds.sum())
@@ -95,7 +96,8 @@ def text(n: int = 20_000, d: int = _WORDS) -> Problem:
 
 def topics(n: int = 20_000, d: int = _WORDS) -> Problem:
     """Documents of a few of 20 topics and of unequal length, words by Zipf's law in each."""
-    n_topics, rng = 20, np.random.default_rng(0)
+    n_topics = 20
+    rng = np.random.default_rng(0)
     n += _N_TEST
     odds = np.exp(2 * rng.normal(size=(n_topics, d))) / np.arange(1, d + 1)
     upto = (odds / odds.sum(1, keepdims=True)).cumsum(1)
@@ -103,7 +105,8 @@ def topics(n: int = 20_000, d: int = _WORDS) -> Problem:
     lengths = rng.poisson(100 * np.exp(0.5 * rng.normal(size=n) - 0.125)).clip(5)
     row = np.repeat(np.arange(n), lengths)
     topic = (rng.random(len(row))[:, None] > share.cumsum(1)[row]).sum(1).clip(0, n_topics - 1)
-    chance, words = rng.random(len(row)), np.empty(len(row), dtype=np.int64)
+    chance = rng.random(len(row))
+    words = np.empty(len(row), dtype=np.int64)
     for k in range(n_topics):
         words[topic == k] = np.searchsorted(upto[k], chance[topic == k]).clip(0, d - 1)
     X = _weighed(sparse.csr_array((np.ones(len(row)), (row, words)), (n, d)))
@@ -113,7 +116,8 @@ def topics(n: int = 20_000, d: int = _WORDS) -> Problem:
 def _curve(n: int) -> Problem:
     """A monotone curve with noise; it is judged by without."""
     rng = np.random.default_rng(0)
-    X, X_test = rng.uniform(-1, 1, (n, 1)), np.linspace(-0.99, 0.99, _N_TEST)[:, None]
+    X = rng.uniform(-1, 1, (n, 1))
+    X_test = np.linspace(-0.99, 0.99, _N_TEST)[:, None]
     y = rng.normal(scale=0.2, size=n)
     y += np.tanh(3 * X[:, 0])
     return Problem(X, y, X_test, np.tanh(3 * X_test[:, 0]))

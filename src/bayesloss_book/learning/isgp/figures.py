@@ -45,7 +45,8 @@ def draw_flat_spot(*, seed: int) -> Figure:
     prior = make_prior(a=2.0, n_basis=16, gamma=1.0)
     Gamma = prior.sample(1, torch.Generator().manual_seed(seed))[0]
     x = torch.linspace(-1, 3, 4001, dtype=torch.float64)
-    f, nu = prior.root(x, Gamma), prior.source(x, Gamma)
+    f = prior.root(x, Gamma)
+    nu = prior.source(x, Gamma)
     zeros = x[:-1][torch.sign(f[:-1]) != torch.sign(f[1:])]
     figure, (left, middle, right) = subplots(3, 1, figsize=(5.8, 7.2))
     left.plot(x, f, color=COLOURS["ISGP"])

@@ -32,7 +32,8 @@ class WithConstant(Basis):
     """Basis (14) and a constant function behind it, with a prior variance of its own."""
 
     def __init__(self, waves: TrigonometricKernel, constant: float) -> None:
-        self.waves, self.n_basis = waves, waves.n_basis + 1
+        self.waves = waves
+        self.n_basis = waves.n_basis + 1
         self.eigenvalues = torch.cat([waves.eigenvalues, waves.eigenvalues.new_tensor([constant])])
 
     def basis(self, x: Tensor) -> Tensor:
@@ -69,7 +70,8 @@ def joint_density(
         raise ValueError(f"expected a prior of {PRIORS}, got {prior!r}")
     waves = TrigonometricKernel(a=a, c=filled / _REACH, n_basis=n_basis)
     kernel = waves if prior == "waves" else WithConstant(waves.scaled(0.5), 0.5)
-    source, likelihood = ISGP(kernel, gamma=0.01), Bernoulli()
+    source = ISGP(kernel, gamma=0.01)
+    likelihood = Bernoulli()
     nodes = torch.linspace(-_REACH, _REACH, 301, dtype=x.dtype)
     shares = likelihood.shares(x, y, torch.ones_like(x), nodes)
     return LogJoint(source, likelihood, likelihood.on_grid(source.features, nodes, shares))
@@ -84,7 +86,8 @@ def fit(prior: str, x: Tensor, y: Tensor, **setting: Any) -> Posterior:
 
 def exact(joint: LogJoint, *, n_chains: int, n_temperatures: int, seed: int) -> AnnealedSample:
     """Weighted draws from the exact posterior, in units of the prior's deviations."""
-    prior, data = joint.prior, joint.data
+    prior = joint.prior
+    data = joint.data
 
     def log_likelihood(z: Tensor) -> Tensor:
         nu = prior.coefficients(prior.location + prior.precision.rsqrt() * z) @ data.features.T

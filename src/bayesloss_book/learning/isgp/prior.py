@@ -105,7 +105,8 @@ def slope_table(
 
 def _design(kernel: TrigonometricKernel, x: Array, constant: float) -> tuple[Array, Array]:
     """Basis functions at x and their prior variances, with a constant in front if asked."""
-    basis, variance = kernel.basis(torch.from_numpy(x)).numpy(), kernel.eigenvalues.numpy()
+    basis = kernel.basis(torch.from_numpy(x)).numpy()
+    variance = kernel.eigenvalues.numpy()
     if constant > 0:
         basis = np.column_stack([np.ones(len(x)), basis])
         variance = np.concatenate([[constant], variance])
@@ -127,7 +128,9 @@ def least_penalty(
     def deviation(ridge: float) -> float:
         return outside + float(((ridge / (values**2 + ridge) * target) ** 2).sum())
 
-    low, high = -32.0, 4.0  # the logarithm (base 10) of the ridge
+    # the logarithm (base 10) of the ridge
+    low = -32.0
+    high = 4.0
     if deviation(10**low) > tolerance**2:
         return math.inf
     for _ in range(80):  # the deviation rises with the ridge

@@ -90,13 +90,15 @@ def hyper_mixture(
     posterior: Posterior, x: Tensor, y: Tensor, *, n_points: int = 32, seed: int = 0
 ) -> tuple[list[Posterior], Tensor]:
     """Posteriors at hyper-parameters drawn around the evidence maximum, and their weights."""
-    prior, likelihood = posterior.prior, posterior.likelihood
+    prior = posterior.prior
+    likelihood = posterior.likelihood
     if not isinstance(likelihood, Gaussian):
         raise TypeError(f"expected a Gaussian likelihood, which has a bound, got {likelihood!r}")
     data = likelihood.condense(prior.features, x, y)
 
     def joint_at(theta: Tensor) -> LogJoint:
-        c, n_basis = prior.kernel.c, prior.kernel.n_basis
+        c = prior.kernel.c
+        n_basis = prior.kernel.n_basis
         kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=c, n_basis=n_basis)
         there = ISGP(kernel.scaled(theta[1].exp()), mu=prior.mu, gamma=prior.gamma)
         return LogJoint(there, Gaussian(theta[2].exp()), data)
@@ -112,7 +114,8 @@ def hyper_mixture(
     spread = values.clamp_min(_WIDEST**-2).rsqrt()
     generator = torch.Generator().manual_seed(seed)
     z = torch.randn((n_points, 3), dtype=torch.float64, generator=generator)
-    found, log_weights = [], []
+    found = []
+    log_weights = []
     for point in z:
         theta = centre + vectors @ (spread * point)
         theta[0] = theta[0].clamp(np.log(0.01), np.log(30.0))  # the range of the estimator's search

@@ -113,9 +113,11 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
     chains = long_run(joint, posterior, seed=seed)
     nu = source_of_chains(prior, grid(), chains.Gamma)
-    mean, std = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
+    mean = nu.mean(axis=(0, 1))
+    std = nu.std(axis=(0, 1))
     laplace_mean, laplace_variance = (part.numpy() for part in posterior.moments(grid()))
-    shift, ratio = (laplace_mean - mean) / std, np.sqrt(laplace_variance) / std
+    shift = (laplace_mean - mean) / std
+    ratio = np.sqrt(laplace_variance) / std
     found, share = modes(joint, 40, seed)
     mixed_mean, mixed_variance = mixture_moments(found, grid())
     highest = max(float(joint(mode.mode)) for mode in found)

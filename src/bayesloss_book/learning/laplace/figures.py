@@ -27,7 +27,8 @@ def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
     )
     nu = prior.source(torch.tensor([-0.5], dtype=torch.float64), draws)[:, 0]
     ends = np.quantile(nu, [0.025, 0.975])
-    costs, centre = np.logaddexp(0, -ends), ends.mean()
+    costs = np.logaddexp(0, -ends)
+    centre = ends.mean()
     line = np.linspace(ends[0] - 0.8, ends[1] + 0.8, 200)
     upper.plot(line, np.logaddexp(0, -line), color=COLOURS["data"], label="log loss")
     upper.plot(ends, costs, "--", marker="o", color=COLOURS["accent"], lw=1, label="two sources")
@@ -62,7 +63,8 @@ def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
 def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, pd.DataFrame]:
     """Mean and 95 % band of nu, by Laplace and by a long run; and how far Laplace is off."""
     figure, axes = subplots(2, 1, figsize=(5.4, 7.0))
-    points, rows = source_problems.grid(), {}
+    points = source_problems.grid()
+    rows = {}
     for axis, task in zip(axes, source_problems.TASKS, strict=True):
         prior, likelihood = source_problems.prior_and_likelihood(task, n_basis)
         x, y = source_problems.data_set(task, n, seed)
@@ -71,7 +73,8 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
         how = {"n_burn_in": 50, "n_annealed": 64, "n_temperatures": 100, "seed": seed}
         chains = long_run(joint, posterior, n_draws=n_draws, **how)
         nu = source_problems.source_of_chains(prior, points, chains.Gamma)
-        exact, spread = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
+        exact = nu.mean(axis=(0, 1))
+        spread = nu.std(axis=(0, 1))
         mean, variance = (part.numpy() for part in posterior.moments(points))
         half = 1.96 * np.sqrt(variance)
         at_mode = prior.source(points, posterior.mode).numpy()
@@ -172,7 +175,8 @@ def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str,
     z = elliptical_slice_sampling(whitened, n_basis + 1, seed=seed, **sizes)
     sizes = {"n_draws": n_draws // 2, "n_burn_in": 50, "n_annealed": 64, "n_temperatures": 60}
     chains = long_run(joint, posterior, seed=seed, **sizes)
-    points, sliced = source_problems.grid(), prior.location + prior.precision.rsqrt() * z
+    points = source_problems.grid()
+    sliced = prior.location + prior.precision.rsqrt() * z
     first, second = (
         source_problems.source_of_chains(prior, points, Gamma) for Gamma in (sliced, chains.Gamma)
     )

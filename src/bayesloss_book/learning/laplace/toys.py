@@ -53,8 +53,11 @@ def log_density_of_weights(
     Given w, the targets are Gaussian with mean mu + w^T psi(x) w and covariance
     I/alpha + 1 1^T/gamma, whose inverse and determinant are Sherman and Morrison's.
     """
-    alpha, gamma, n = float(likelihood.alpha), float(prior.gamma), len(y)
-    h, centred = prior.kernel.integrals(x), y - prior.mu
+    alpha = float(likelihood.alpha)
+    gamma = float(prior.gamma)
+    n = len(y)
+    h = prior.kernel.integrals(x)
+    centred = y - prior.mu
     p = prior.kernel.square_coefficients(w)
     squares = centred @ centred - 2 * p @ (h.T @ centred) + ((p @ (h.T @ h)) * p).sum(dim=1)
     level = centred.sum() - p @ h.sum(dim=0)

@@ -32,7 +32,8 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     run_cells(measure, cells(), folder, "learned_losses_budget", n_jobs=n_jobs)
     chosen = [cell for cell in table_2.scaled_cells() if cell["method"] == "logistic"]
     scaled = [{n: cell[n] for n in ("data", "task", "penalty", "seed")} for cell in chosen]
-    name, fixed = "learned_losses_budget_scaled", {"scaling": "mean deviation"}
+    name = "learned_losses_budget_scaled"
+    fixed = {"scaling": "mean deviation"}
     run_cells(measure, scaled, folder, name, parameters=fixed, n_jobs=n_jobs)
 
 
@@ -61,7 +62,8 @@ def logistic_path(X: Array, y: NDArray[np.bool_], penalty: float) -> dict[int, A
     target = y.astype(float)
 
     def objective(weights: Array) -> tuple[float, Array]:
-        beta, intercept = weights[:-1], weights[-1]
+        beta = weights[:-1]
+        intercept = weights[-1]
         odds = X @ beta + intercept
         value = np.logaddexp(0, odds) - target * odds
         error = (expit(odds) - target) / n

@@ -83,7 +83,8 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
         rows = [row for row in order if row in chosen.index]
         places = np.arange(len(rows))[::-1]
         for place, row in zip(places, rows, strict=True):
-            found, colour = chosen.loc[row], COLOURS["ISGP"]
+            found = chosen.loc[row]
+            colour = COLOURS["ISGP"]
             inside = colour if row[0] == task else "white"
             look = {"fmt": "o", "color": colour, "ms": 5, "mfc": inside}
             axis.errorbar(found["gap"], place, xerr=2 * found["error"], **look)

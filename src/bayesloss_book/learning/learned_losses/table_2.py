@@ -38,7 +38,8 @@ METHODS = {  # in the order of the paper's rows
     "BregmanTron approx": "bregmantron_approx",
     "SLIsotron": "slisotron",
 }
-LINEAR, TRONS = tuple(METHODS)[:3], tuple(METHODS)[3:]
+LINEAR = tuple(METHODS)[:3]
+TRONS = tuple(METHODS)[3:]
 
 # Largest number of rounds, and gradient steps a round of the BregmanTron.
 _TRON_ROUNDS = {
@@ -99,7 +100,8 @@ def scaled_cells() -> list[dict[str, Any]]:
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, paper_cells(), folder, "learned_losses", n_jobs=n_jobs)
-    name, fixed = "learned_losses_scaled", {"scaling": "mean deviation"}
+    name = "learned_losses_scaled"
+    fixed = {"scaling": "mean deviation"}
     run_cells(measure, scaled_cells(), folder, name, parameters=fixed, n_jobs=n_jobs)
 
 
@@ -124,10 +126,13 @@ def problem_data(
     X, labels, X_test, test_labels = inputs(data, SIZES[data], "pixels", seed)
     keep, truth = problems(task, labels)
     keep_test, truth_test = problems(task, test_labels)
-    X, X_test = X[keep], X_test[keep_test]
+    X = X[keep]
+    X_test = X_test[keep_test]
     if scaling == "mean deviation":
-        centre, unit = X.mean(axis=0), X.std(axis=0).mean()
-        X, X_test = (X - centre) / unit, (X_test - centre) / unit
+        centre = X.mean(axis=0)
+        unit = X.std(axis=0).mean()
+        X = (X - centre) / unit
+        X_test = (X_test - centre) / unit
     return X, truth, labels[keep], X_test, truth_test
 
 
@@ -193,9 +198,11 @@ def mean_auc(odds: Array, truth: NDArray[np.bool_]) -> float:
 def jackknife(row: pd.Series, baseline: pd.Series | None = None) -> tuple[float, float]:
     """AUC of a stored row, or its gap over another row's, with the jackknife's standard error."""
     names = [f"without_{b:02d}" for b in range(BLOCKS)]
-    value, parts = float(row["auc"]), row[names].to_numpy(dtype=float)
+    value = float(row["auc"])
+    parts = row[names].to_numpy(dtype=float)
     if baseline is not None:
-        value, parts = value - float(baseline["auc"]), parts - baseline[names].to_numpy(dtype=float)
+        value = value - float(baseline["auc"])
+        parts = parts - baseline[names].to_numpy(dtype=float)
     variance = (BLOCKS - 1) / BLOCKS * float(((parts - parts.mean()) ** 2).sum())
     return value, variance**0.5
 

@@ -145,7 +145,8 @@ def _fit_scikit_learn(
     model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=baselines.LOGISTIC_STEPS))
     model.fit(X, y)
     rounds = max(int(single.n_iter_[0]) for single in model.estimators_)
-    train, test = model.decision_function(X), model.decision_function(X_test)
+    train = model.decision_function(X)
+    test = model.decision_function(X_test)
     return train, test, rounds, rounds < baselines.LOGISTIC_STEPS, 0.0
 
 

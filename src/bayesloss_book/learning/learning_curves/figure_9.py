@@ -41,7 +41,8 @@ def measure(
     if method == "logistic":
         # The intercept is in the scores, and nu(x) = x. The link is not learned, so has no band.
         train, test, _, converged, _ = fit_logistic(X, dress[:, None], X_test, C, tol)
-        x, x_test = train[:, 0], test[:, 0]
+        x = train[:, 0]
+        x_test = test[:, 0]
         grid = np.linspace(x.min(), x.max(), POINTS)
         curves = [*[expit(grid)] * 3, *[grid] * 3]
     else:
@@ -49,7 +50,8 @@ def measure(
         # It is in the measures.
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             model.fit(X, dress)
-        link, converged = model.link_, model.converged_
+        link = model.link_
+        converged = model.converged_
         # On the scale that EM ended with, as in the paper.
         x, x_test = (model.scores(part) / link.slope for part in (X, X_test))
         grid = np.linspace(x.min(), x.max(), POINTS)

@@ -111,7 +111,8 @@ def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
     figure, axes = subplots(len(METHODS), 2, figsize=(5.6, 8.0), sharex="row", sharey="col")
     for panels, method in zip(axes, METHODS, strict=True):
         row = results[(results["method"] == method) & (results["penalty"] == penalty)].iloc[0]
-        table, groups = curves_of(row), groups_of(row)
+        table = curves_of(row)
+        groups = groups_of(row)
         name_of_colour, _, dashes = _STYLE[method]
         colour = COLOURS[name_of_colour]
         for axis, name in zip(panels, ("link", "source"), strict=True):

@@ -25,7 +25,8 @@ from paperledger.stores.results import Folder, load_results
 
 def plain_expectation(prior: SourcePrior, Gamma: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The Monte Carlo estimate of Q, W&N section 4.2, a datum: every draw through psi."""
-    w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
+    w = Gamma[:, :-1]
+    nu_0 = Gamma[:, -1:]
     nu = nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
     return torch.nn.functional.logsigmoid(torch.where(y == 1, nu, -nu)).mean()
 
@@ -63,12 +64,16 @@ def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.
 
 def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.DataFrame:
     """What a grid of so many nodes does to the mode, in deviations, and to the log evidence."""
-    prior, x = found.posterior.prior, found.scores
-    likelihood, weight = Bernoulli(), torch.ones_like(x)
+    prior = found.posterior.prior
+    x = found.scores
+    likelihood = Bernoulli()
+    weight = torch.ones_like(x)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
     mode = find_mode(joint, found.posterior.mode)
-    plain, hessian = approximate(joint, mode), joint.hessian(mode.Gamma)
-    low, high = float(x.min()), float(x.max())
+    plain = approximate(joint, mode)
+    hessian = joint.hessian(mode.Gamma)
+    low = float(x.min())
+    high = float(x.max())
     scale = float(torch.log(prior.kernel.a)) / (torch.pi * prior.kernel.c)
     rows = {}
     for asked in sizes:

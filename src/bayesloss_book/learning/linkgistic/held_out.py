@@ -64,14 +64,16 @@ def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> Array:
 
 def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
     """The same weights with a link fitted to other scores of the training data, of shape (n,)."""
-    before, y = found.posterior, torch.from_numpy(problem.y).double()
+    before = found.posterior
+    y = torch.from_numpy(problem.y).double()
     posterior = laplace(before.prior, Bernoulli(), scores, y, start=before.mode)
     return replace(found, posterior=posterior)
 
 
 def frequencies(scores: ArrayLike, y: ArrayLike, bins: int) -> pd.DataFrame:
     """Shares of label 1 in bins of the upper half of test scores, with Jeffreys' 95 % intervals."""
-    x, y = np.asarray(scores, dtype=float), np.asarray(y)
+    x = np.asarray(scores, dtype=float)
+    y = np.asarray(y)
     upper = np.argsort(x, kind="stable")[len(x) // 2 :]
     rows = []
     for part in np.array_split(upper, bins):

@@ -52,14 +52,17 @@ def errors(
     ``Q``, (13), in nats a case; ``a label``, the root mean square of E log sigma(nu(x)); ``p``, the
     largest error. ``even`` draws are the library's; the row 0 is :func:`of_one_normal`.
     """
-    law, generator = law_at(posterior, x), torch.Generator().manual_seed(seed)
-    found, one = law.expected_log_sigmoid(), of_one_normal(law).expected_log_sigmoid()
+    law = law_at(posterior, x)
+    generator = torch.Generator().manual_seed(seed)
+    found = law.expected_log_sigmoid()
+    one = of_one_normal(law).expected_log_sigmoid()
     root = ordered_root(posterior, float(x.min()), float(x.max()))
 
     def three(fit: Tensor, mean: Tensor, miss: Tensor) -> Float[np.ndarray, "3"]:
         off = fit - found.value
         zero = off - (mean - law.mean)  # log sigma(-nu) = log sigma(nu) - nu
-        of_Q, wrong = torch.where(y > 0, off, zero).mean(), (miss - found.by_mean).abs().max()
+        of_Q = torch.where(y > 0, off, zero).mean()
+        wrong = (miss - found.by_mean).abs().max()
         return torch.stack([of_Q, off.square().mean().sqrt(), wrong]).numpy()
 
     def by_draws(Gamma: Tensor) -> Float[np.ndarray, "3"]:
@@ -86,9 +89,11 @@ def spread(posterior: Posterior, x: Float[Tensor, " n"], y: Float[Tensor, " n"])
 def draw_errors(table: pd.DataFrame) -> Figure:
     """Top, the error of (13) beside zero; below, that of a label, on logarithmic axes."""
     figure, (top, axis) = subplots(2, 1, figsize=(5.6, 5.4), sharex=True)
-    random, even = COLOURS["GP"], COLOURS["ISGP"]
+    random = COLOURS["GP"]
+    even = COLOURS["ISGP"]
     table, rest = table.drop(index=0), table.loc[0, ("a label", "even")]
-    off, spread = 1000 * table["Q", "even"], 1000 * table["Q", "random"]
+    off = 1000 * table["Q", "even"]
+    spread = 1000 * table["Q", "random"]
     top.fill_between(table.index, -spread, spread, color=random, alpha=0.3, linewidth=0)
     top.axhline(0, color="0.3", linewidth=0.8)
     top.plot(off.index, off, "o-", color=even)

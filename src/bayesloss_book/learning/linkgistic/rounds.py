@@ -154,7 +154,8 @@ def drawn(found: Round, y: NDArray[np.int64], n: int, seed: int) -> pd.DataFrame
     The mean of the weights is an unbiased estimate of the evidence p(y), so by Markov's inequality
     it exceeds e^t p(y) with a probability below e^-t.
     """
-    prior, q = found.posterior.prior, found.posterior
+    prior = found.posterior.prior
+    q = found.posterior
     Gamma = q.sample(n, torch.Generator().manual_seed(seed))
     nu = prior.source(found.scores, Gamma)
     fit = torch.nn.functional.logsigmoid(torch.where(torch.from_numpy(y) == 1, nu, -nu)).sum(dim=1)
@@ -175,7 +176,8 @@ def drawn(found: Round, y: NDArray[np.int64], n: int, seed: int) -> pd.DataFrame
 def best_monotone(scores: Tensor, y: NDArray[np.int64]) -> float:
     """The largest log likelihood that any increasing link gives the labels, in nats."""
     _, place = scores.unique(return_inverse=True)
-    counts, ones = np.bincount(place), np.bincount(place, y)
+    counts = np.bincount(place)
+    ones = np.bincount(place, y)
     share = isotonic_regression(ones / counts, sample_weight=counts)
     return float((xlogy(ones, share) + xlogy(counts - ones, 1 - share)).sum())
 
@@ -219,7 +221,8 @@ def shifted(prior: SourcePrior, Gamma: Tensor, by: float) -> Tensor:
     """The Gamma of the path x -> nu(x + by) of an ISGP: its waves turned, its intercept nu(by)."""
     half = prior.kernel.n_basis // 2
     angle = math.pi * prior.kernel.c * by * torch.arange(1, half + 1, dtype=Gamma.dtype)
-    cosine, sine = Gamma[:half], Gamma[half:-1]
+    cosine = Gamma[:half]
+    sine = Gamma[half:-1]
     turned = [
         cosine * angle.cos() + sine * angle.sin(),
         sine * angle.cos() - cosine * angle.sin(),
@@ -251,12 +254,14 @@ def ascents(n_instances: int, seed: int, *, n: int = 20, d: int = 2) -> pd.DataF
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=torch.float64, generator=generator)
 
-    Z, old = normal(n_instances, n, d), normal(n_instances, d)
+    Z = normal(n_instances, n, d)
+    old = normal(n_instances, d)
     reach = torch.rand(n_instances, 1, dtype=torch.float64, generator=generator)
     new = old + reach * normal(n_instances, d)
     y = (normal(n_instances, n) < 0).to(torch.float64)
     before, after = (joint_of_atoms(paths, Z, y, beta) for beta in (old, new))
-    q, q_new = torch.log_softmax(before, dim=-1), torch.log_softmax(after, dim=-1)
+    q = torch.log_softmax(before, dim=-1)
+    q_new = torch.log_softmax(after, dim=-1)
     columns = {
         "Q": (q.exp() * (after - before)).sum(-1),
         "log evidence": after.logsumexp(-1) - before.logsumexp(-1),

@@ -89,7 +89,8 @@ def sensitivity_to_c(
 ) -> pd.DataFrame:
     """Test scores and evidence by the part of [-1/c, 1/c] that the first scores fill."""
     most = reach(problem, C)
-    rows, first = {}, None
+    rows = {}
+    first = None
     for part in filled:
         model = fit(problem, C=C, c=part / most, **options)
         losses = losses_of(model, problem)
@@ -113,7 +114,8 @@ def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) ->
 
 def measure(*, split: int, C: float, tol: float, max_iter: int) -> dict[str, float]:
     """Evidence under each c and test accuracy under each b, on one split of the digit eight."""
-    eight, options = digit(8, split), {"tol": tol, "max_iter": max_iter, "random_state": split}
+    eight = digit(8, split)
+    options = {"tol": tol, "max_iter": max_iter, "random_state": split}
     by_c = sensitivity_to_c(eight, FILLED, C=C, **options)["evidence"]
     by_b = sensitivity_to_b(eight, FACTORS, C=C, **options)["accuracy"]
     found = {f"evidence_{part:g}": float(value) for part, value in by_c.items()}
@@ -122,7 +124,8 @@ def measure(*, split: int, C: float, tol: float, max_iter: int) -> dict[str, flo
 
 def compare_losses(problem: Task, losses: Sequence[ProperLoss], **options: Any) -> pd.DataFrame:
     """Test scores with each loss as the fixed part."""
-    rows, first = {}, None
+    rows = {}
+    first = None
     for loss in losses:
         model = fit(problem, loss=loss, **options)
         probability = model.predict_proba(problem.X_test)[:, 1]

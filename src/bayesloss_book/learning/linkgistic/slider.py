@@ -50,7 +50,8 @@ def link_slider(
         )
         for k, loss, angle in zip(shown, losses, angles, strict=True)
     ]
-    t, odds = np.asarray(t, dtype=float), np.asarray(odds, dtype=float)
+    t = np.asarray(t, dtype=float)
+    odds = np.asarray(odds, dtype=float)
     order = np.argsort(t)
     truth = expit(np.interp(line, t[order], odds[order]))
     logistic = curve(_CANVAS.points(line, expit(fixed[0] + fixed[1] * line)), _DOTTED)

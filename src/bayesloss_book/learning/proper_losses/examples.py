@@ -28,7 +28,9 @@ def tightest(n_random: int, seed: int) -> pd.DataFrame:
     for name, loss in LOSSES.items():
         p, q, t = torch.from_numpy(generator.uniform(size=(3, n_random)))
         far = (p - q).abs() > 1e-3  # nearer, rounding decides
-        p, q, t = p[far], q[far], t[far].clamp(1e-3, 1 - 1e-3)
+        p = p[far]
+        q = q[far]
+        t = t[far].clamp(1e-3, 1 - 1e-3)
         chord = t * loss.bayes_risk(p) + (1 - t) * loss.bayes_risk(q)
         gap = loss.bayes_risk(t * p + (1 - t) * q) - chord
         a = loss.canonical_link(q)

@@ -42,7 +42,8 @@ def draw_skew() -> Figure:
     """Two losses on probabilities that are skewed, and the source that the log loss would need."""
     figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 6.4), sharex=True)
     x, truth = skewed_truth()
-    log, skewed = LOSSES["log"], LOSSES["skewed log"]
+    log = LOSSES["log"]
+    skewed = LOSSES["skewed log"]
     curves = {
         "truth: a line under the skewed link": (truth, "-", "GP", 2.4),
         "best line under the logit": (best_line(log, log), "-", "ISGP", 1.8),

@@ -35,7 +35,9 @@ def forecast_slider() -> HTMLTable:
 
 
 def _frame(chance: float) -> Frame:
-    u, drawn, best = torch.linspace(0, 1, 101, dtype=torch.float64), "", []
+    u = torch.linspace(0, 1, 101, dtype=torch.float64)
+    drawn = ""
+    best = []
     inside = u.clamp(1e-4, 1 - 1e-4)  # beyond, the log loss leaves the picture
     for name, (tint, dashes, _) in _LINES.items():
         if name == "distance":

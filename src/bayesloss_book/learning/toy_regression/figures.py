@@ -23,7 +23,8 @@ def draw_fits(fits: Mapping[str, EvidenceMaximum[Gaussian]], data: Problem) -> F
     figure, axes = subplots(len(fits), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)
     x = grid()
     for letter, axis, (name, found) in zip("abc", axes, fits.items(), strict=False):
-        found_bands, colour = bands(found.posterior, x), COLOURS[name]
+        found_bands = bands(found.posterior, x)
+        colour = COLOURS[name]
         _band(axis, found_bands, "nu", "noisy_sd", colour, 0.15, "± 2 sd, new target")
         _band(axis, found_bands, "nu", "nu_sd", colour, 0.35, r"± 2 sd, $\nu$")
         axis.plot(x, found_bands["nu"], color=colour, label="mean")
@@ -38,8 +39,10 @@ def draw_fits(fits: Mapping[str, EvidenceMaximum[Gaussian]], data: Problem) -> F
 def draw_panels(found: EvidenceMaximum[Gaussian], data: Problem, reach: float = REACH) -> Figure:
     """Figures 5 and 6: nu with the data, f with both roots of the true slope, f^2 with it."""
     figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True)
-    x, inner = grid(reach, 401), grid()
-    shown, colour = bands(found.posterior, x), COLOURS["ISGP"]
+    x = grid(reach, 401)
+    inner = grid()
+    shown = bands(found.posterior, x)
+    colour = COLOURS["ISGP"]
     truth = {"color": "black", "linestyle": "--", "linewidth": 1}
     upper, middle, lower = axes
     _band(upper, shown, "nu", "noisy_sd", colour, 0.15, "± 2 sd, new target")
@@ -76,7 +79,8 @@ def draw_slices(
     for name, axis in zip(_SYMBOLS, axes.flat, strict=False):
         for objective, table in tables.items():
             dashes, colour, label = styles[objective]
-            kept, found = table[table["name"] == name], fits[objective]
+            kept = table[table["name"] == name]
+            found = fits[objective]
             prior = found.posterior.prior
             optimum = {
                 "a": float(prior.kernel.a) - 1,
@@ -104,5 +108,6 @@ def _band(
     axis: Axes, shown: pd.DataFrame, mean: str, sd: str, colour: str, alpha: float, label: str
 ) -> None:
     x = np.asarray(shown.index)
-    low, high = shown[mean] - 2 * shown[sd], shown[mean] + 2 * shown[sd]
+    low = shown[mean] - 2 * shown[sd]
+    high = shown[mean] + 2 * shown[sd]
     axis.fill_between(x, low, high, color=colour, alpha=alpha, lw=0, label=label)

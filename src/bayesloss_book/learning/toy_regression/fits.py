@@ -87,15 +87,18 @@ def comparison(
     The ``error`` of the mean of nu, the shares of the range ``covered`` by two deviations and by
     95 % of slopes, the share of samples that fall, the ``noise``, and of the search the rest.
     """
-    x, rows = grid(), {}
+    x = grid()
+    rows = {}
     for truth, n, seed in problems:
-        data, found = problem(n, seed, truth), fitted(truth, n, seed, kind, objective)
+        data = problem(n, seed, truth)
+        found = fitted(truth, n, seed, kind, objective)
         posterior = found.posterior
         mean, variance = posterior.moments(x)
         error = data.source(x) - mean
         Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
         slopes = posterior.prior.derivative(x, Gamma)
-        low, high = slopes.quantile(0.025, dim=0), slopes.quantile(0.975, dim=0)
+        low = slopes.quantile(0.025, dim=0)
+        high = slopes.quantile(0.975, dim=0)
         inside = (low <= data.slope(x)) & (data.slope(x) <= high)
         rows[truth, n, seed] = {
             "error": float(error.square().mean().sqrt()),
@@ -115,7 +118,8 @@ def evidence_at(
     found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, **changes: float
 ) -> float:
     """The objective in nats with some of a, b, gamma, mu and alpha changed, or NaN."""
-    prior, likelihood = found.posterior.prior, found.likelihood
+    prior = found.posterior.prior
+    likelihood = found.likelihood
     here = {"a": prior.kernel.a, "b": prior.kernel.b, "gamma": prior.gamma, "mu": prior.mu}
     here = {name: float(value) for name, value in here.items()} | {"alpha": float(likelihood.alpha)}
     unknown = set(changes) - set(here)
@@ -125,7 +129,8 @@ def evidence_at(
     kernel = TrigonometricKernel(
         a=here["a"], b=here["b"], c=prior.kernel.c, n_basis=prior.kernel.n_basis
     )
-    there, noise = type(prior)(kernel, mu=here["mu"], gamma=here["gamma"]), Gaussian(here["alpha"])
+    there = type(prior)(kernel, mu=here["mu"], gamma=here["gamma"])
+    noise = Gaussian(here["alpha"])
     joint = LogJoint(there, noise, noise.condense(there.features, data.x, data.y))
     mode = find_mode(joint, found.posterior.mode)
     if not mode.converged:
@@ -138,7 +143,8 @@ def slices(
     found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, n: int = 25
 ) -> pd.DataFrame:
     """Figure 7: the evidence as one hyper-parameter moves, the others staying as found."""
-    prior, alpha = found.posterior.prior, float(found.likelihood.alpha)
+    prior = found.posterior.prior
+    alpha = float(found.likelihood.alpha)
     factors = np.geomspace(0.25, 4, n)
     values = {
         "a": 1 + (float(prior.kernel.a) - 1) * factors,

@@ -20,7 +20,8 @@ Pair = Literal["sine", "cosine", "mixed"]
 
 def mercer_sum(x: ArrayLike, z: ArrayLike, *, a: float, b: float, c: float, n_basis: int) -> Array:
     """The kernel by its definition: the sum of lambda phi(x) phi(z) over the pairs of eq. (14)."""
-    x, z = np.asarray(x, dtype=float)[..., None], np.asarray(z, dtype=float)[..., None]
+    x = np.asarray(x, dtype=float)[..., None]
+    z = np.asarray(z, dtype=float)[..., None]
     m = np.arange(1.0, n_basis // 2 + 1)
     cosines = np.cos(np.pi * m * c * x) * np.cos(np.pi * m * c * z)
     sines = np.sin(np.pi * m * c * x) * np.sin(np.pi * m * c * z)
@@ -80,7 +81,8 @@ def pair_integral(
 ) -> Array:
     """Appendix E's integral from 0 to x of sin m sin n, cos m cos n, or sin m cos n ("mixed")."""
     m, n, x = np.broadcast_arrays(*(np.asarray(v, dtype=float) for v in (m, n, x)))
-    u, v = np.pi * c * m * x, np.pi * c * n * x
+    u = np.pi * c * m * x
+    v = np.pi * c * n * x
     same = m == n
     gap = np.where(same, 1.0, np.pi * c * m**2 - np.pi * c * n**2)
     if pair == "sine":

@@ -23,6 +23,7 @@ def test_turning_scores_are_roots_and_stay_on_the_grid():
 
 def test_excess_risks_by_hand():
     """A decision is wrong only between p and q, and costs the distance from the threshold."""
-    p, q = torch.tensor([0.3, 0.8]).double(), torch.tensor([0.6, 0.7]).double()
+    p = torch.tensor([0.3, 0.8]).double()
+    q = torch.tensor([0.6, 0.7]).double()
     found = mixture.excess_risks(p, q, np.array([0.2, 0.4, 0.75, 0.9]))
     assert found == pytest.approx([0, 0.1 / 2, 0.05 / 2, 0])

@@ -10,7 +10,8 @@ from bayesloss_book.data.labelled_scores import make_prior
 def test_chains_without_labels_are_the_prior():
     prior = make_prior()
     # One label far to the left, where the mean of nu is -4: nearly no information.
-    x, y = torch.tensor([-50.0], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    x = torch.tensor([-50.0], dtype=torch.float64)
+    y = torch.zeros(1, dtype=torch.float64)
     targets = torch.tensor([-50.0, 0.0, 50.0], dtype=torch.float64)
     by_chain, r_hat, size = regrets.chains(
         labels_joint(prior, x, y), prior.features(targets), n_chains=32, n_draws=300, seed=0

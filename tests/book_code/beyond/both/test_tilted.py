@@ -30,7 +30,8 @@ def few():
 @pytest.fixture(scope="module")
 def simulated():
     """Fifteen labels, nine targets."""
-    prior, given = make_prior(), problem("simulated", 15, 0, n_targets=9)
+    prior = make_prior()
+    given = problem("simulated", 15, 0, n_targets=9)
     return prior, tilted.labels_joint(prior, given.x, given.y), given
 
 
@@ -39,7 +40,8 @@ def test_derivatives(simulated, costs):
     prior, labels, given = simulated
     joint = tilted._tilted(labels, prior.features(given.targets), 4, costs)
     Gamma = prior.sample(1, torch.Generator().manual_seed(1))[0]
-    by_hand, leaf = joint.derivatives(Gamma), Gamma.clone().requires_grad_()
+    by_hand = joint.derivatives(Gamma)
+    leaf = Gamma.clone().requires_grad_()
     (slope,) = torch.autograd.grad(joint(leaf), leaf, create_graph=True)
     hessian = torch.stack([torch.autograd.grad(s, leaf, retain_graph=True)[0] for s in slope])
     assert (by_hand[0] - slope).abs().max() < 1e-8
@@ -115,14 +117,17 @@ def test_tilted_bound_by_finite_differences(simulated):
     prior, joint, given = simulated
     mode = find_mode(joint, prior.start(given.x))
     bound = tilted.TiltedBound(tilted._tilted(joint, prior.features(given.targets), 4, COSTS))
-    m, precision = mode.Gamma, joint.curvature(mode.Gamma)
+    m = mode.Gamma
+    precision = joint.curvature(mode.Gamma)
     q = bound(m, precision)
     gradient, hessian = bound.derivatives(q)
-    S, scale = q.root @ q.root.T, prior.precision.sqrt()
+    S = q.root @ q.root.T
+    scale = prior.precision.sqrt()
     noise = torch.randn(
         len(m), len(m), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
-    step, turn = q.root @ noise[0], q.root @ (noise + noise.T) @ q.root.T
+    step = q.root @ noise[0]
+    turn = q.root @ (noise + noise.T) @ q.root.T
 
     def at(length):
         there = torch.linalg.inv(S + length * turn) / torch.outer(scale, scale)

@@ -18,7 +18,8 @@ def test_seconds_are_measured_where_asked_for():
 
 def test_measures_of_labels_are_scikit_learns():
     rng = np.random.default_rng(0)
-    s, t = rng.normal(size=100), rng.normal(size=500)
+    s = rng.normal(size=100)
+    t = rng.normal(size=500)
     y, truth = ((rng.random(len(x)) < expit(x)).astype(float) for x in (s, t))
     found = benchmark.measure_one("none", Draw(s, y, t, truth, False))
     assert found["log_loss"] == pytest.approx(log_loss(truth, expit(t)))

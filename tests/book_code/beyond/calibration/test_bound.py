@@ -34,7 +34,8 @@ def test_annealing_agrees_with_importance_sampling_where_the_gaussian_is_good():
     problem = bound._Problem.of(bound.DATA, bound.N_CASES, 7)
     generator = torch.Generator().manual_seed(0)
     smoothest = problem.posteriors[-1]
-    x, y = problem.x, problem.y
+    x = problem.x
+    y = problem.y
     drawn = weigh_draws(smoothest, x, y, n_draws=4096, generator=generator)
     error = math.hypot(found["annealed_error"], drawn.error)
     assert error < 0.25  # nats; so that the next line can fail

@@ -33,7 +33,8 @@ def binary(tmp_path):
             for part in ("cal", "test"):
                 p, y = two_classes(rng, 300)
                 stored = np.stack([1 - p, p], axis=1) if shape is None else p.reshape(shape)
-                group[f"probas_{part}"], group[f"labels_{part}"] = stored, y
+                group[f"probas_{part}"] = stored
+                group[f"labels_{part}"] = y
     return path
 
 
@@ -49,7 +50,8 @@ def test_results_have_calarenas_columns_and_the_calibrators_losses(binary, tmp_p
     with h5py.File(binary) as file:
         group = file["made/Flat"]
         link = LinkCalibrator().fit(group["probas_cal"][:], group["labels_cal"][:])
-        p, y = link.predict_proba(group["probas_test"][:])[:, 1], group["labels_test"][:]
+        p = link.predict_proba(group["probas_test"][:])[:, 1]
+        y = group["labels_test"][:]
     row = table.set_index("model").loc["Flat"]
     assert row["cal_size"] == row["test_size"] == 300
     assert row["bayesloss_logloss"] == pytest.approx(log_loss(y, p))
@@ -65,7 +67,8 @@ def test_many_classes_have_their_number_and_no_kuiper(tmp_path):
     with h5py.File(path, "w") as file:
         for part in ("cal", "test"):
             p, y = three_classes(rng, 200)
-            file[f"made/Net/probas_{part}"], file[f"made/Net/labels_{part}"] = p, y
+            file[f"made/Net/probas_{part}"] = p
+            file[f"made/Net/labels_{part}"] = y
     table = calarena.run(path)
     assert table["n_classes"].item() == 3
     assert "bayesloss_kuiper" not in table

@@ -89,7 +89,8 @@ def test_the_readme_says_what_is_stored():
     root = Path(__file__).resolve().parents[4]
     rows = summary.everything(root / "data" / "results")
     means = 1e3 * summary.table(rows).xs("mean", axis=1, level=1)[[200, 1_000, 5_000, 20_000]]
-    ours, rivals = means.loc["link"], means.drop("link").min()
+    ours = means.loc["link"]
+    rivals = means.drop("link").min()
     said = re.sub(r" ± [\d.]+", "", (root / "README.md").read_text(encoding="utf-8"))
     assert "| cases to calibrate on | 200 | 1,000 | 5,000 | 20,000 |" in said
     for name, values in (("`LinkCalibrator`", ours), ("the next best", rivals)):

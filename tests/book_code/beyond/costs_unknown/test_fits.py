@@ -26,7 +26,8 @@ def test_the_bill_adds_up_decisions(label):
 
 @pytest.mark.parametrize("name", ["cost", "mixed"])
 def test_slopes_are_those_of_the_density(name):
-    loss, y = fits.LOSSES[name], torch.tensor([0.0, 1.0, 0.3, 1.0, 0.0, 1.0]).double()
+    loss = fits.LOSSES[name]
+    y = torch.tensor([0.0, 1.0, 0.3, 1.0, 0.0, 1.0]).double()
     nu = Z.clone().requires_grad_()
     data = fits.Observations(torch.eye(6).double(), y, torch.arange(1.0, 7.0).double())
     first, second = loss.derivatives(nu, data)
@@ -39,8 +40,10 @@ def test_fits_find_what_the_loss_asks_for():
     """A line cannot follow a bent truth: each loss has it right where that loss looks."""
     x = torch.linspace(-6, 6, 4_001, dtype=torch.float64)
     truth = torch.where(x < 0, 0.4 * x, 3 * x)
-    y, Z = torch.sigmoid(truth), torch.stack([torch.ones_like(x), x], dim=1)
-    found, ridge = {}, torch.full((2,), 1e-3, dtype=torch.float64)
+    y = torch.sigmoid(truth)
+    Z = torch.stack([torch.ones_like(x), x], dim=1)
+    found = {}
+    ridge = torch.full((2,), 1e-3, dtype=torch.float64)
     for name, loss in fits.LOSSES.items():
         z = Z @ fits.linear(Z, y, loss, torch.tensor([0.0, 1.0]).double(), ridge)
         found[name] = float(fits.bill(z, y).mean())

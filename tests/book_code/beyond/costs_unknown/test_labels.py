@@ -13,7 +13,8 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("t", [None, 0.5, 0.05])
 def test_the_value_of_a_label_by_going_through_both_answers(t):
     p = np.sort(RNG.random((40, 101)), axis=1)
-    weight, mass = RNG.dirichlet(np.ones(40)), RNG.dirichlet(np.ones(101))
+    weight = RNG.dirichlet(np.ones(40))
+    mass = RNG.dirichlet(np.ones(101))
     found = labels.expected_after(p, weight, mass, t)
     for x in (0, 30, 77):
         expected = 0.0
@@ -48,7 +49,8 @@ def _targets():
 
 
 def test_paths_are_those_of_long_chains():
-    paths, chance = labels.Paths(4_096, 1), np.random.default_rng(1)
+    paths = labels.Paths(4_096, 1)
+    chance = np.random.default_rng(1)
     nodes = chance.integers(0, 101, 24)
     y = (chance.random(24) < 1 / (1 + np.exp(-labels.NODES[nodes] / 8))).astype(float)
     for node, label in zip(nodes, y, strict=True):

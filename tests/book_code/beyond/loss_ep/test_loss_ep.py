@@ -21,9 +21,11 @@ class _One:
     """A utility whose mean is the probability of +1 at one target, or 1 if there is none."""
 
     def __init__(self, features, noise, target):
-        self.costs, self.max_loss = CostMatrix(1e-300 if target is None else 1, 1), 1.0
+        self.costs = CostMatrix(1e-300 if target is None else 1, 1)
+        self.max_loss = 1.0
         one = slice(None) if target is None else slice(target, target + 1)
-        self.features, self.noise = features[:, one], noise[:, one]
+        self.features = features[:, one]
+        self.noise = noise[:, one]
         self.decisions = torch.ones_like(self.noise)
 
 

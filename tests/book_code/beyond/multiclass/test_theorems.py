@@ -10,7 +10,8 @@ KINDS = ("one temperature", "a slope a class", "bent", "with a floor")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_slopes_and_curl_are_derivatives(kind):
-    sources, h = theorems.sources_like(kind), 1e-6
+    sources = theorems.sources_like(kind)
+    h = 1e-6
     x = np.random.default_rng(0).normal(size=(5, 3))
     x -= x.mean(axis=1, keepdims=True)
     for source in sources:

@@ -13,8 +13,10 @@ def test_measures_are_mean_squares():
         kind="cars", shift=2.0, k=4, seed=1, methods=["least KL", OURS], n_points=10
     )
     problem = draw("cars", 2.0, 4, 1)
-    model, fresh = problem.model, problem.fresh
-    b, x = float(model.kernel.b), model.x.numpy()
+    model = problem.model
+    fresh = problem.fresh
+    b = float(model.kernel.b)
+    x = model.x.numpy()
     K, own = (b * np.exp(-0.5 * ((z[:, None] - x) ** 2).sum(axis=-1)) for z in (fresh.numpy(), x))
     noisy = own + model.noise_variance * np.eye(len(own))
     posterior = K @ np.linalg.solve(noisy, model.y.numpy())

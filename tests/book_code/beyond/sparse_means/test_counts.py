@@ -17,7 +17,9 @@ def test_loops_find_the_mean_of_the_library():
 
 def test_counts_are_those_of_the_formulas():
     """n k (k + 1) / 2 + n k + k (k + 1) for (34) before its solve; n (k'^2 + ...) for FITC."""
-    n, k, m = 30, 3, 12
+    n = 30
+    k = 3
+    m = 12
     parts = count(n, k, m)
     solve = k * (k + 1) * (k + 2) // 6 + k * (k + 1)  # a factor, and two substitutions
     assert parts["least KL"] == n * k * (k + 1) // 2 + n * k + k * k + solve

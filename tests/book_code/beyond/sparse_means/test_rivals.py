@@ -37,7 +37,8 @@ def test_least_possible_is_least_on_its_support():
 def test_density_ratio_of_gaussians():
     """Within a factor of 1.5 where test inputs are; the densities are known."""
     rng = np.random.default_rng(0)
-    x, points = torch.tensor(rng.normal(size=4_000)), torch.tensor(rng.normal(1, 0.7, size=4_000))
+    x = torch.tensor(rng.normal(size=4_000))
+    points = torch.tensor(rng.normal(1, 0.7, size=4_000))
     found = rivals.density_ratio(x, points)
     truth = multivariate_normal(1, 0.49).pdf(x.numpy()) / multivariate_normal(0, 1).pdf(x.numpy())
     ratio = (found.numpy() / truth)[(x - 1).abs() < 1.4]
@@ -46,7 +47,8 @@ def test_density_ratio_of_gaussians():
 
 def test_weights_count_data():
     """A datum of weight 2 is two data."""
-    model, support = PROBLEM.model, PROBLEM.model.x[PROBLEM.support]
+    model = PROBLEM.model
+    support = PROBLEM.model.x[PROBLEM.support]
     weights = torch.ones(len(model.y), dtype=torch.float64)
     weights[3] = 2
     x, y = (torch.cat([part, part[3:4]]) for part in (model.x, model.y))

@@ -17,7 +17,8 @@ SMALL = {"n_sets": 2, "n_draws": 32, "n_labels": 2}
 
 @pytest.fixture(scope="module")
 def cell():
-    sizes, experiment.SIZES = experiment.SIZES, (10, 20)
+    sizes = experiment.SIZES
+    experiment.SIZES = (10, 20)
     yield experiment.measure(length_scale=0.3, amplitude=3.0, repetition=1, **SMALL)
     experiment.SIZES = sizes
 

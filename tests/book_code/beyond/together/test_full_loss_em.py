@@ -30,7 +30,8 @@ def problem(request):
 def bound(em, q, chosen):
     """LHG (10), but for a constant, with M = 1.1: by quadrature and the same draws."""
     (mean, root, _), (nodes, weights) = moments(q), gauss_hermite(64)
-    f, spread = em.features @ mean, (em.features @ root).norm(dim=1)
+    f = em.features @ mean
+    spread = (em.features @ root).norm(dim=1)
     fit = log_likelihood(em.y[:, None] * (f[:, None] + spread[:, None] * nodes)) @ weights
     kl = 0.5 * (mean @ mean + (root**2).sum()) - torch.linalg.slogdet(root)[1]
     return float(fit.sum() - kl + em.log_gain(em.chances(q), chosen).mean())
@@ -39,7 +40,8 @@ def bound(em, q, chosen):
 @pytest.mark.parametrize("name", UTILITIES)
 def test_the_mean_utility_is_that_of_all_labels(name):
     p = torch.rand((3, 6), generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
-    chosen, utility = EVERY[44], utility_of(name, 10)[0]
+    chosen = EVERY[44]
+    utility = utility_of(name, 10)[0]
     values = utility(EVERY[:, chosen].sum(1), chosen.sum(), EVERY.sum(1))
     expected = values @ np.where(EVERY[:, None], p, 1 - p).prod(2)
     assert mean_utility(torch.from_numpy(p), chosen, utility).numpy() == pytest.approx(expected)
@@ -49,7 +51,8 @@ def test_the_e_step_ends_at_the_top_of_the_bound(problem):
     em, q, chosen = problem
     best, settled = em.e_step(q, chosen)
     assert settled
-    top, (mean, root, _) = bound(em, best, chosen), moments(best)
+    top = bound(em, best, chosen)
+    (mean, root, _) = moments(best)
     assert top > bound(em, q, chosen)
     chance = torch.Generator().manual_seed(0)
     for _ in range(4):

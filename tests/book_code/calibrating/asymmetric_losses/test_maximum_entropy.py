@@ -18,9 +18,11 @@ def test_against_constrained_minimisation():
     x = torch.tensor([[0.1, 0.4]], dtype=torch.float64)
     prior = WhitenedGP.at(SquaredExponential(a=9.0, b=4.0), x, batch_dims=1)
     y = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
-    costs, C = CostMatrix(0.3, 1.0), 2.0
+    costs = CostMatrix(0.3, 1.0)
+    C = 2.0
     found = med_probit(prior.features, y, costs, C=C, smoothing=1e-3)
-    A, labels = prior.features[0].numpy(), y[0].numpy()
+    A = prior.features[0].numpy()
+    labels = y[0].numpy()
 
     def unpack(v):
         return v[:2], np.array([[np.exp(v[2]), 0], [v[3], np.exp(v[4])]]), v[5:]

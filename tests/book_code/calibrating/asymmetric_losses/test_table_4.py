@@ -64,8 +64,10 @@ def test_the_references_error_is_that_of_a_mean_over_chains():
     """Chains whose losses of one wrong decision spread as known: their deviation over sqrt(16)."""
     generator = torch.Generator().manual_seed(0)
     alone = 0.6 + 0.02 * torch.randn(16, 2, 1, generator=generator, dtype=torch.float64)
-    p, costs = torch.full((2, 1), 0.6, dtype=torch.float64), CostMatrix(1.0, 1.0)
-    wrong, hard = torch.tensor([[-1.0], [1.0]], dtype=torch.float64), torch.tensor([True, True])
+    p = torch.full((2, 1), 0.6, dtype=torch.float64)
+    costs = CostMatrix(1.0, 1.0)
+    wrong = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
+    hard = torch.tensor([True, True])
     alone[:, 1] = 0.6
     # Where the best of two decisions is not taken, all of its worth is lost: a ratio of 1.
     ones = experiment._reference_error(wrong, p, alone, costs, hard)

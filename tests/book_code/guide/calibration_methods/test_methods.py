@@ -30,7 +30,8 @@ def test_noise_is_the_calibration_error_of_probabilities_that_are_right():
 
 def test_measures_of_a_constant_by_hand():
     found = problem("iris", "virginica", 0, 0)
-    rate, share = found.y.mean(), found.truth.mean()
+    rate = found.y.mean()
+    share = found.truth.mean()
     got = methods.measure(data="iris", task="virginica", size=0, C=1.0, seed=0, method="base rate")
     assert got["log_loss"] == pytest.approx(-share * np.log(rate) - (1 - share) * np.log1p(-rate))
     assert got["brier"] == pytest.approx(share * (1 - rate) ** 2 + (1 - share) * rate**2)
@@ -59,7 +60,8 @@ def test_a_wrong_certainty_is_counted_and_its_loss_is_finite(monkeypatch):
 def test_beta_calibration_is_fitted_to_scores_of_data_it_did_not_see(monkeypatch):
     """Labels of pure noise and many columns: in-sample scores would look perfect."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(80, 200)), rng.random(80) < 0.5
+    X = rng.normal(size=(80, 200))
+    y = rng.random(80) < 0.5
     noise = BinaryProblem(X, y, rng.normal(size=(500, 200)), np.zeros(500), None)
     spread = {m: np.std(methods.predict(m, noise)[0]) for m in ("logistic", "beta")}
     assert spread["beta"] < spread["logistic"] / 2

@@ -59,7 +59,8 @@ def test_embedded_sets_are_split_and_standardised_by_the_training_part(name):
 
 
 def test_seeds_have_images_of_their_own(monkeypatch):
-    train, test = np.arange(100), np.arange(9_000)
+    train = np.arange(100)
+    test = np.arange(9_000)
     images = (train[:, None].astype(float), train, test[:, None].astype(float), test)
     monkeypatch.setattr(problems, "_shuffled", lambda name: images)
     first, second = (problems.problem("mnist", "odd", 40, seed) for seed in (0, 1))

@@ -18,7 +18,8 @@ def test_measures_of_a_classifier():
     train, test, y_train, y_test = train_test_split(
         X, y, train_size=100, test_size=50, random_state=3, stratify=y
     )
-    mean, scale = train.mean(axis=0), train.std(axis=0)
+    mean = train.mean(axis=0)
+    scale = train.std(axis=0)
     model = LogisticRegression(max_iter=2_000).fit((train - mean) / scale, y_train)
     p = model.predict_proba((test - mean) / scale)
     found = methods.measure(task="classification", data="iris", method="logistic", seed=3)

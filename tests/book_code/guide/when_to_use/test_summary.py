@@ -47,7 +47,8 @@ def test_errors_count_what_splits_share():
     rng = np.random.default_rng(0)
     n = 20_000
     # Nadeau and Bengio's model: correlation rho = n_test / (n_test + n_train) of the splits.
-    rho, J = 1 / 3, 5
+    rho = 1 / 3
+    J = 5
     splits = np.sqrt(rho) * rng.normal(size=(n, 1)) + np.sqrt(1 - rho) * rng.normal(size=(n, J))
     gaps = splits[0] / 100
     drawn = "bent, normal, 100x30"  # for which seeds share nothing

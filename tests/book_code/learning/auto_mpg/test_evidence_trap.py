@@ -5,10 +5,8 @@ from bayesloss_book.learning.auto_mpg import evidence_trap
 
 def test_a_small_cell_can_be_measured(monkeypatch):
     """With four basis functions; the truth is at least the bound, up to its own error."""
-    anneal, short = (
-        evidence_trap.annealed_importance_sampling,
-        {"n_chains": 64, "n_temperatures": 40},
-    )
+    anneal = evidence_trap.annealed_importance_sampling
+    short = {"n_chains": 64, "n_temperatures": 40}
     monkeypatch.setattr(
         evidence_trap, "annealed_importance_sampling", lambda *a, **k: anneal(*a, **(k | short))
     )

@@ -54,10 +54,12 @@ def test_exact_posterior_is_that_of_a_sum():
     sample = flat_places.exact(joint, n_chains=96, n_temperatures=40, seed=0)
     # Beyond lies less than 1e-7 of the mass; 60 points change the evidence by 1e-6.
     lines = [torch.linspace(-end, end, 40, dtype=torch.float64) for end in (3, 4.5, 0.5)]
-    cube, step = torch.cartesian_prod(*lines), np.prod([line[1] - line[0] for line in lines])
+    cube = torch.cartesian_prod(*lines)
+    step = np.prod([line[1] - line[0] for line in lines])
     scale = joint.prior.precision.rsqrt()
     at = torch.linspace(-3, 3, 7, dtype=torch.float64)
-    grid, signs = joint.prior.location + scale * cube, 2 * y - 1
+    grid = joint.prior.location + scale * cube
+    signs = 2 * y - 1
     nu_of_parts = (joint.prior.source(x, part) for part in grid.split(4000))
     fit = torch.cat([torch.nn.functional.logsigmoid(signs * nu).sum(dim=1) for nu in nu_of_parts])
     mass = fit - 0.5 * (cube**2).sum(dim=1) - 1.5 * np.log(2 * np.pi) + np.log(step)

@@ -35,7 +35,8 @@ def test_counted_zeros_are_the_roots_on_the_unit_circle():
     prior = isgp.make_prior(a=1.5, n_basis=12)
     paths = drawn(prior, 40)
     for Gamma, count in zip(paths, isgp.count_zeros(prior, paths), strict=True):
-        p, q = Gamma[:6].numpy(), Gamma[6:12].numpy()
+        p = Gamma[:6].numpy()
+        q = Gamma[6:12].numpy()
         upper = (p - 1j * q) / 2  # the coefficients of z, ..., z^6
         roots = np.roots(np.concatenate([upper[::-1], [0.0], upper.conj()]))
         assert np.sum(np.abs(np.abs(roots) - 1) < 1e-7) == count
@@ -53,14 +54,16 @@ def test_rice_formula_against_the_kernel_by_finite_differences():
 
 def test_a_constant_lowers_the_number_of_zeros():
     kernel = isgp.make_prior().kernel
-    free, half = isgp.expected_zeros(kernel), isgp.expected_zeros(kernel, constant=1.0)
+    free = isgp.expected_zeros(kernel)
+    half = isgp.expected_zeros(kernel, constant=1.0)
     assert half == pytest.approx(free / math.sqrt(2))
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.3])
 def test_least_penalty_against_a_general_optimiser(constant):
     kernel = isgp.make_prior(a=2.0, n_basis=6).kernel
-    fraction, tolerance = 0.4, 0.1
+    fraction = 0.4
+    tolerance = 0.1
     x = np.linspace(-fraction, fraction, 4001)
     basis = kernel.basis(torch.from_numpy(x)).numpy() * kernel.eigenvalues.sqrt().numpy()
     if constant:

@@ -74,7 +74,8 @@ def test_mixture_moments_against_draws():
 
 
 def test_log_loss_is_of_the_averaged_density():
-    nu, y = torch.tensor([[0.0, 1.0], [2.0, -1.0]]).double(), torch.tensor([0.5, 0.0]).double()
+    nu = torch.tensor([[0.0, 1.0], [2.0, -1.0]]).double()
+    y = torch.tensor([0.5, 0.0]).double()
     _, likelihood = source_problems.prior_and_likelihood("regression", 2)
     densities = norm(nu.numpy(), 0.3).pdf(y.numpy()).mean(axis=0)
     found = source_problems.log_loss(nu, y, likelihood)

@@ -19,7 +19,8 @@ def test_newton_step_is_one():
     """Against the gradient and Hessian by automatic differentiation."""
     found = source_cost.measure(method="newton", n=50, n_basis=4, repeat=0)["mean"]
     kernel = TrigonometricKernel(a=1.2, c=0.25, n_basis=4)
-    prior, x = ISGP(kernel), torch.linspace(-1, 1, 50, dtype=torch.float64)
+    prior = ISGP(kernel)
+    x = torch.linspace(-1, 1, 50, dtype=torch.float64)
 
     def log_joint(Gamma):
         nu = prior.source(x, Gamma)

@@ -16,7 +16,8 @@ from bayesloss_book.learning.learned_losses.table_2 import problems
 @pytest.fixture(scope="module")
 def odd_digits():
     X, labels, X_test, test_labels = inputs("digits", 1_200, "pixels", 0)
-    truth, truth_test = problems("odd vs even", labels)[1], problems("odd vs even", test_labels)[1]
+    truth = problems("odd vs even", labels)[1]
+    truth_test = problems("odd vs even", test_labels)[1]
     return X, truth[:, 0], X_test, truth_test[:, 0]
 
 

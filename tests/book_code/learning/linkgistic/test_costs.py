@@ -58,7 +58,10 @@ def test_prepared_coordinates_need_fewer_steps():
 
 def test_operations_by_hand():
     """A product of (a, b) and (b, c) costs 2abc; draws, basis and inputs as given."""
-    n, M, S, D = 50, 8, 3, 4
+    n = 50
+    M = 8
+    S = 3
+    D = 4
     counts = costs.operations(n, M, S, D)
     q = 2 * n * M * M * S + 2 * n * D
     assert counts["Q"] == q

@@ -35,7 +35,8 @@ def test_fixed_link():
 
 def test_refits_of_fixed_link_leave_one_out():
     (found,) = held_out.refits_of_fixed_link(SMALL, C, [7])
-    Z, y = SMALL.X - SMALL.X.mean(axis=0), np.where(SMALL.y == 1, 1, -1)
+    Z = SMALL.X - SMALL.X.mean(axis=0)
+    y = np.where(SMALL.y == 1, 1, -1)
     rest = np.arange(80) != 7
 
     def objective(theta):
@@ -96,7 +97,8 @@ def test_excess_is_above_the_truth():
     assert list(table["truth"]) == list(held_out.TRUTHS)
     task = held_out.with_noise(300, 4, "kinked", 0)
     model = LogisticRegression(C=1.0, tol=1e-8, max_iter=10_000).fit(task.X, task.y)
-    p, q = expit(task.odds), model.predict_proba(task.X_test)[:, 1]
+    p = expit(task.odds)
+    q = model.predict_proba(task.X_test)[:, 1]
     divergence = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
     assert table["logistic regression"][0] == pytest.approx(divergence.mean())
     assert (table[list(held_out.METHODS)] > 0).all(axis=None)

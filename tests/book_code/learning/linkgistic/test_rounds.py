@@ -35,7 +35,8 @@ class TestProblems:
         """Within four standard errors, on both sides of the kink."""
         problem = em.kinked(10, 1, n_test=40_000)
         for side in (problem.odds < -0.5, problem.odds > -0.5):
-            p, y = expit(problem.odds[side]), problem.y_test[side]
+            p = expit(problem.odds[side])
+            y = problem.y_test[side]
             assert abs((y - p).mean()) < 4 * np.sqrt((p * (1 - p)).mean() / side.sum())
         x = problem.X_test @ [2.0, -2.0, 1.0]
         np.testing.assert_allclose(problem.odds[x > 0], 2.5 * x[x > 0] - 0.5, rtol=1e-5, atol=1e-8)
@@ -76,7 +77,8 @@ class TestLearn:
     def test_draws_weigh_the_evidence(self):
         """Three parameters: the evidence and the mean log likelihood by quadrature."""
         found = em.learn(SMALL, rounds=0, C=10.0, n_basis=2)[0]
-        q, y = found.posterior, torch.from_numpy(SMALL.y)
+        q = found.posterior
+        y = torch.from_numpy(SMALL.y)
         nodes, weights = np.polynomial.hermite_e.hermegauss(20)
         cube = torch.cartesian_prod(*[torch.from_numpy(nodes)] * 3)
         weight = torch.cartesian_prod(*[torch.from_numpy(weights / weights.sum())] * 3).prod(1)
@@ -94,7 +96,8 @@ class TestLearn:
         weights = np.exp(found_draws["log weight"] - evidence)
         assert abs(weights.mean() - 1) < 4 * weights.sem()
         assert weights.sem() < 0.05
-        expected, fits = float(weight @ fit(around)), found_draws["log likelihood"]
+        expected = float(weight @ fit(around))
+        fits = found_draws["log likelihood"]
         assert abs(fits.mean() - expected) < 4 * fits.sem()
 
     @pytest.mark.parametrize("seed", range(5))
@@ -134,7 +137,8 @@ def _penalty(found):
 class TestAscent:
     def test_joint_by_hand(self):
         paths = em.atoms(3, 0)
-        Z, y = torch.from_numpy(SMALL.X[:5]), torch.from_numpy(SMALL.y[:5]).double()
+        Z = torch.from_numpy(SMALL.X[:5])
+        y = torch.from_numpy(SMALL.y[:5]).double()
         beta = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)
         found = em.joint_of_atoms(paths, Z, y, beta)
         prior, Gamma = paths

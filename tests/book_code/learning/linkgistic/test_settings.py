@@ -85,7 +85,8 @@ def test_fit_is_the_papers():
 @pytest.mark.filterwarnings("ignore:scores reach")
 def test_measures_each_reading_on_one_split():
     found = page.measure(split=1, C=1.0, tol=1e-2, max_iter=1)
-    eight, options = digit(8, 1), {"C": 1.0, "tol": 1e-2, "max_iter": 1, "random_state": 1}
+    eight = digit(8, 1)
+    options = {"C": 1.0, "tol": 1e-2, "max_iter": 1, "random_state": 1}
     model = page.fit(eight, c=0.25 / reach(eight, 1.0), **options)
     assert found["evidence_0.25"] == page.evidence_of(model)
     usual = page.fit(eight, "gp", **options)

@@ -12,7 +12,8 @@ def frames():
 
 
 def test_curves_are_the_losses_written_out(frames):
-    u, pi = np.linspace(0, 1, 101)[1:-1], 0.3
+    u = np.linspace(0, 1, 101)[1:-1]
+    pi = 0.3
     by_hand = [
         pi * (1 - u) + (1 - pi) * u,
         pi * (1 - u) ** 2 + (1 - pi) * u**2,

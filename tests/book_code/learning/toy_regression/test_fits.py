@@ -32,7 +32,8 @@ def test_intercept_is_held(data, found):
 def test_bands_are_those_of_draws(data, found, kind):
     """Means and deviations within four standard errors, quantiles within 8 % of the deviation."""
     posterior = (found if kind is ISGP else toy.fit(data, kind, n_basis=12)).posterior
-    x, n = toy.grid(n=9), 40_000
+    x = toy.grid(n=9)
+    n = 40_000
     shown = toy.bands(posterior, x)
     Gamma = posterior.sample(n, torch.Generator().manual_seed(0))
     nu = posterior.prior.source(x, Gamma).numpy()
@@ -63,7 +64,8 @@ def test_evidence_at_the_optimum_is_the_optimum(data, found, objective):
         found = toy.fit(data, n_basis=12, objective=objective)
     assert toy.evidence_at(found, data, objective) == pytest.approx(max(found.values), abs=1e-7)
     moved = toy.evidence_at(found, data, objective, alpha=3.0, mu=0.4)
-    kernel, prior = found.posterior.prior.kernel, found.posterior.prior
+    kernel = found.posterior.prior.kernel
+    prior = found.posterior.prior
     there = ISGP(kernel, mu=0.4, gamma=prior.gamma)
     posterior = laplace(there, Gaussian(3.0), data.x, data.y, start=found.posterior.mode)
     expected = posterior.log_evidence if objective == "laplace" else posterior.evidence_bound

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from bayesloss_book.learning.trigonometric_kernel import appendix_e as appendix
 
 some = settings(max_examples=100, deadline=None, derandomize=True)
-smooth, size, distance = st.floats(1e-6, 9), st.integers(1, 32), st.floats(0, 4)
+smooth = st.floats(1e-6, 9)
+size = st.integers(1, 32)
+distance = st.floats(0, 4)
 
 
 def plain_sum(d, a, b, H):
