@@ -83,8 +83,7 @@
   }
 
   // How nearly a place's phrases say what is asked, from 0 to 1: words in common, of all of both.
-  function nearness(entry, wanted) {
-    const words = stemmed(wanted);
+  function nearness(entry, words) {
     const shares = entry.asked.map((phrase) => {
       const common = [...phrase].filter((word) => words.has(word)).length;
       return common / (phrase.size + words.size - common);
@@ -121,8 +120,9 @@
     let hits = ask("AND");
     if (!hits.some(({ ref }) => entries[ref].kind !== "api")) hits = ask("OR");
     const scores = new Map(hits.map(({ ref, score }) => [Number(ref), weigh(entries[ref], score, wanted, query)]));
+    const words = stemmed(wanted);
     for (const entry of entries) {
-      const near = nearness(entry, wanted);
+      const near = nearness(entry, words);
       if (near >= NEAR) scores.set(entry.id, (scores.get(entry.id) ?? 0) + ASKED * near);
     }
     let found = [...scores].map(([id, score]) => ({ entry: entries[id], score }));

@@ -339,7 +339,10 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def _calibrated(self, logits: Array) -> Array:
         """The logits z."""
-        u = self._mixed(logits)
+        return self._shared(logits, self._mixed(logits))
+
+    def _shared(self, logits: Array, u: Array) -> Array:
+        """The logits z, from l and u."""
         z = u.copy()
         for k, source in enumerate(self._sources):
             z[:, k] += self.source_share_ * (source(u[:, k]) - u[:, k])
@@ -360,7 +363,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             by_Gamma.append(self.source_share_ * by_Gamma_k)
         return Slopes(
             logits=logits,
-            p=softmax(self._calibrated(logits), axis=1),
+            p=softmax(self._shared(logits, u), axis=1),
             by_u=by_u,
             by_Gamma=np.stack(by_Gamma) if by_Gamma else np.empty((*u.T.shape, 0)),
         )
