@@ -18,7 +18,7 @@ from bayesloss.learning.calibration.monotone_curves import (
     CurvePosterior,
     MonotoneCurve,
 )
-from bayesloss.learning.data.folds import content_folds, group_folds
+from bayesloss.learning.data.folds import Folds, content_folds, group_folds
 from bayesloss.learning.data.inputs import equal_rows
 from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.evidence.mixtures import NormalBernoulli, PosteriorMixture, average_priors
@@ -278,16 +278,9 @@ def fit_shares(
 ) -> Shares:
     """The shares under which held-out cases have the least loss.
 
-    Matrix and sources are fitted anew without each fold, from the modes of all cases. Folds are
-    decided by what the cases hold (:mod:`bayesloss.learning.data.folds`).
+    Matrix and sources are fitted anew without each fold, from the modes of all cases.
     """
-    if groups is not None:
-        folds = group_folds(groups, loss.codes, loss.weight)
-    else:
-        kinds = equal_rows(np.round(logits, _DIGITS))
-        p = softmax(logits, axis=1)
-        folds = content_folds(kinds, loss.codes, loss.weight, p, spread=False)
-    folds = folds.in_fewer(_FOLDS)
+    folds = _folds(logits, loss, groups)
     of_parts = CrossEntropy(loss.codes[folds.rows], folds.weight)
     l = torch.from_numpy(logits[folds.rows])
     mixed = l.clone()
@@ -321,3 +314,31 @@ def fit_shares(
     if sources is None:
         by_sources = 0.0
     return Shares(matrix=used, sources=by_sources)
+
+
+def _folds(logits: Array, loss: CrossEntropy, groups: NDArray | None) -> Folds:
+    """Folds that what the cases hold decides, and neither their order nor any names.
+
+    :mod:`bayesloss.learning.data.folds` goes by the numbers of classes and groups. These are first
+    numbered by how many cases they have, and then by the scores of these.
+    """
+    own = np.take_along_axis(logits, loss.codes[:, None], axis=1)[:, 0]
+    classes = _numbers_by_content(loss.codes, own, loss.weight, logits.shape[1])
+    codes = classes[loss.codes]
+    if groups is not None:
+        numbers = _numbers_by_content(groups, own, loss.weight, int(groups.max()) + 1)
+        folds = group_folds(numbers[groups], codes, loss.weight)
+    else:
+        rows = np.empty_like(logits)
+        rows[:, classes] = np.round(logits, _DIGITS)
+        p = softmax(rows, axis=1)
+        folds = content_folds(equal_rows(rows), codes, loss.weight, p, spread=False)
+    return folds.in_fewer(_FOLDS)
+
+
+def _numbers_by_content(members: NDArray, values: Array, weight: Array, n_sets: int) -> NDArray:
+    """New numbers of sets 0, 1, ..., by their weights and then by the values of their members."""
+    total = np.bincount(members, weight, minlength=n_sets)
+    of_values = np.bincount(members, weight * values, minlength=n_sets)
+    order = np.lexsort((np.round(of_values, _DIGITS), np.round(total, _DIGITS)))
+    return np.argsort(order)
