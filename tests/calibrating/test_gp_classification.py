@@ -47,6 +47,15 @@ def test_probabilities_and_decisions_fit_together(model):
         assert (costs.decide(p) >= signs).all()
 
 
+def test_what_is_written_to_fitted_attributes_changes_no_prediction():
+    X, y = toy()
+    model = GPClassifier(length_scale=0.3, amplitude=3.0).fit(X, y)
+    before = model.predict_proba(X)
+    model.length_scale_ *= 10
+    model.amplitude_ = 0.1
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
 def test_relabelling_mirrors_the_decisions():
     X, y = toy()
     one = LossEMClassifier(CostMatrix(0.2, 1), length_scale=0.3, amplitude=3.0).fit(X, y)

@@ -95,21 +95,22 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
             amplitude=None if self.amplitude is None else float(self.amplitude),
             ard=length_scales is None and self.length_scale == "ard",
         )
-        self.length_scale_ = chosen.length_scales
+        self._unit = chosen.length_scales  # of the columns; the attributes only tell
+        self.length_scale_ = chosen.length_scales.copy()
         self.amplitude_ = chosen.amplitude
         if not chosen.converged:
             warn_unconverged(
                 "the search for the kernel ended before the evidence's slope vanished: give "
                 "length_scale and amplitude, or scale the columns"
             )
-        kernel = SquaredExponential(a=1.0, b=self.amplitude_**2)
+        kernel = SquaredExponential(a=1.0, b=chosen.amplitude**2)
         self.prior_ = WhitenedGP.at(kernel, self._scaled(X), batch_dims=1)
         features = self.prior_.features.expand(len(signs), -1, -1)
         return _Prepared(features=features, sites=chosen.sites)
 
     def _scaled(self, X: Array) -> torch.Tensor:
         with np.errstate(over="ignore", under="ignore"):  # infinitely far is far
-            return as_float64(X / self.length_scale_)[None]
+            return as_float64(X / self._unit)[None]
 
     def _say_if_nothing_was_learned(
         self, plain: GaussianWeights, features: torch.Tensor, signs: torch.Tensor

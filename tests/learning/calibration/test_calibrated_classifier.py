@@ -71,6 +71,7 @@ def test_the_calibrator_sees_scores_of_cases_held_out():
         assert len(model.calibrated_classifiers_) == n_models
         np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(score))
         np.testing.assert_array_equal(model.predict_interval(X), expected.predict_interval(score))
+        np.testing.assert_array_equal(model.sample_proba(X), expected.sample_proba(score))
     np.testing.assert_array_equal(
         CalibratedClassifier(svc).fit(X, Y).calibrated_classifiers_[2].predict_proba(X),
         expected.predict_proba(of_folds[2]),
@@ -129,6 +130,7 @@ def test_many_classes_labels_of_text_and_pipelines():
     low, high = model.predict_interval(digits[1000:])
     assert low.shape == p.shape
     assert ((low <= p) & (p <= high)).all()
+    assert model.sample_proba(digits[1000:1010]).shape == (256, 10, 10)
 
 
 def test_groups_are_held_out_together_and_reach_the_calibrator():

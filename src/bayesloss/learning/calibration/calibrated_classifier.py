@@ -194,6 +194,14 @@ class CalibratedClassifier(CalibratedClassifierCV):
         check_is_fitted(self)
         return self.calibrator_.predict_interval(self._mean_scores(X), level, prior)
 
+    def sample_proba(self, X: Any) -> Array:
+        """Probabilities under 256 draws of the calibrator's posterior.
+
+        Of ``classes_[1]``, of shape (256, n); of many classes, of shape (256, n, n_classes).
+        """
+        check_is_fitted(self)
+        return self.calibrator_.sample_proba(self._mean_scores(X))
+
     def __sklearn_tags__(self) -> Any:
         tags = super(CalibratedClassifierCV, self).__sklearn_tags__()
         tags.input_tags.sparse = get_tags(self._get_estimator()).input_tags.sparse
