@@ -7,15 +7,10 @@ _OURS = {"method": ("linkgistic", "one against the rest")}
 _HELD_OUT = {"method": ("held-out ISGP",)}
 
 STALE: dict[str, Stale] = {
-    "calibration_methods": Stale("d978bc930", _LINK, _HELD_OUT),
     "fit_cost": Stale("d978bc930", _LINK, _OURS),
     "fit_cost_sparse": Stale("d978bc930", _LINK, _OURS),
     "fit_cost_ten": Stale("d978bc930", _LINK, _OURS),
     "learning_curves": Stale("d978bc930", _LINK, _HELD_OUT),
     "multiclass": Stale("d978bc930", _LINK),
     "penalties": Stale("d978bc930", _LINK),
-    # "our calibrator" is of commit 4ed058162, and stale where there are several classes.
-    "when_to_use": Stale(
-        "d978bc930", _LINK, {"method": ("linkgistic", "linkgistic CV", "our calibrator")}
-    ),
 }
