@@ -47,11 +47,11 @@ class CalibratedPair:
 class CalibratedClassifier(CalibratedClassifierCV):
     """Any classifier, with calibrated probabilities and intervals for them.
 
-    On 20 real tables, by default and in millinats of log loss, around gradient boosting 2.0 +- 1.1,
-    38 +- 13 and 3.8 +- 1.3 below scikit-learn's sigmoid, isotonic and temperature, each by default
-    (on 17, 20 and 16 tables), and 3.7 +- 3.2 below ``ensemble=False`` (on 19); around random
-    forests 1.9 +- 1.2, 50 +- 38, 5.3 +- 1.7 and 3.6 +- 1.3 (15, 16, 16 and 19):
-    ``benchmarks/calibrated_classifier.py``.
+    On 20 real tables, by default and in millinats of log loss, around gradient boosting 38 +- 13
+    and 3.8 +- 1.3 below scikit-learn's isotonic and temperature, each by default (on 20 and 16
+    tables); around random forests 5.3 +- 1.7 below temperature and 3.6 +- 1.3 below
+    ``ensemble=False`` (on 16 and 19). The sigmoid's difference is less than twice its error: 2.0 +-
+    1.1 and 1.9 +- 1.2. ``benchmarks/calibrated_classifier.py`` measures it.
 
     Parameters
     ----------
