@@ -55,27 +55,27 @@ def draw_value(pool: labels.Pool, paths: labels.Paths, n: int) -> Figure:
 
 
 def draw_bill() -> Figure:
-    """How the matching loss weighs thresholds, and what it does to a line that must be bent."""
-    figure, (left, right) = subplots(1, 2, figsize=(5.8, 3.0))
+    """What the matching loss does to a line whose truth is bent, and how it weighs labels."""
+    figure, (lines, counts) = subplots(1, 2, figsize=(5.8, 3.0))
     z = np.linspace(-6, 3, 200)
     turns = np.exp(-(((z - fits.CENTRE) / fits.SPREAD) ** 2) / 2)
     turns *= (1 + np.exp(z)) / (1 + np.exp(fits.CENTRE))  # a missed case costs 1, and not 1 - t
-    left.plot(z, np.ones_like(z), "--", color=COLOURS["Linear"], label="log loss")
-    left.plot(z, turns, color=COLOURS["ISGP"], label="matching loss")
-    left.set(xlabel="log odds $z$ of the case", ylabel="pull", ylim=(0, 1.25))
+    counts.plot(z, np.ones_like(z), "--", color=COLOURS["Linear"], label="fitted by the log loss")
+    counts.plot(z, turns, color=COLOURS["ISGP"], label="fitted to the costs")
+    counts.set(xlabel="log odds of the case", ylabel="weight of its label", ylim=(0, 1.25))
     x = torch.linspace(-6, 6, 601, dtype=torch.float64)
     truth = torch.where(x < 0, 0.7 * x, 4 * x)
     Z = torch.stack([torch.ones_like(x), x], dim=1)
     ridge = torch.full((2,), 1e-3).double()
     start = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    right.plot(x, truth, color="black", label="truth")
+    lines.plot(x, truth, color="black", label="truth")
     for loss, line, colour in (("log", "--", "Linear"), ("cost", "-", "ISGP")):
         found = Z @ fits.linear(Z, torch.sigmoid(truth), fits.LOSSES[loss], start, ridge)
-        right.plot(x, found, line, color=COLOURS[colour])
+        lines.plot(x, found, line, color=COLOURS[colour])
     for ratio in (5, 50):
-        right.axhline(logit(1 / (1 + ratio)), color=COLOURS["data"], linewidth=0.7)
-    right.set(xlabel="score", ylabel="log odds", ylim=(-7, 4))
-    handles = [*left.lines, right.lines[0]]
+        lines.axhline(logit(1 / (1 + ratio)), color=COLOURS["data"], linewidth=0.7)
+    lines.set(xlabel="score", ylabel="log odds", ylim=(-7, 4))
+    handles = [*counts.lines, lines.lines[0]]
     names = [str(line.get_label()) for line in handles]
     figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
@@ -100,7 +100,7 @@ def draw_gains(found: pd.DataFrame) -> Figure:
 
 
 def draw_labels(found: pd.DataFrame) -> Figure:
-    """Regret in per cent of random labels', by number of labels and cost ratio."""
+    """Avoidable cost in per cent of random labels', by number of labels and cost ratio."""
     figure, panels = subplots(3, 1, figsize=(5.8, 7.2), sharex=True)
     for axis, ratio in zip(panels, labels.RATIOS, strict=True):
         axis.axhline(100, color="black", linewidth=0.8)
@@ -109,7 +109,7 @@ def draw_labels(found: pd.DataFrame) -> Figure:
                 part = found.xs((ratio, method), level=("ratio", "method")).loc[6:]
                 look = style(colour, marker, "-", markersize=5, label=labels.METHODS[method])
                 axis.errorbar(part.index * 1.02 ** (k - 2), part["mean"], part["error"], **look)
-        axis.set(title=f"costs {ratio} : 1", xscale="log", yscale="log", ylabel="regret, %")
+        axis.set(title=f"costs {ratio} : 1", xscale="log", yscale="log", ylabel="avoidable cost, %")
         axis.set_yticks([50, 100, 200], ["50", "100", "200"])
         axis.set_xticks([8, 16, 32, 64], ["8", "16", "32", "64"])
         axis.minorticks_off()

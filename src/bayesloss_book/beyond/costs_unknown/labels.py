@@ -1,6 +1,6 @@
 r"""What to label next, so that decisions at one's own costs get better soonest.
 
-A link's posterior is held by paths nu_k with weights. The expected regret after one more label at x
+A link's posterior is held by paths nu_k with weights. The expected cost after one more label at x
 needs nothing but the second moments of their probabilities p_k, for
 
     p(s | yes at x) = E[p_k(s) p_k(x)] / E[p_k(x)].
@@ -34,7 +34,7 @@ METHODS = {
     "threshold": "nearest to the threshold",
     "variance": "largest variance of the log odds",
     "log": "least expected log loss",
-    "regret": "least expected regret",
+    "regret": "least expected cost",
 }
 _AT_COSTS = ("threshold", "regret")  # those that know the costs
 # cases to choose from, in real tables and in the five kinds
@@ -192,7 +192,7 @@ def cells(n_draws: int = 48) -> list[dict[str, Any]]:
 
 
 def curves(stored: pd.DataFrame) -> pd.DataFrame:
-    """Mean regrets over draws by data, method, ratio and number of labels."""
+    """Mean avoidable costs over draws by data, method, ratio and number of labels."""
     names = [name for name in stored if name.count("/") == 2]
     mean = stored.groupby("data", sort=False)[names].mean().T
     index = [(m, r, int(n)) for m, r, n in (name.split("/") for name in names)]
@@ -201,7 +201,7 @@ def curves(stored: pd.DataFrame) -> pd.DataFrame:
 
 
 def against_random(found: pd.DataFrame) -> pd.DataFrame:
-    """Regret in per cent of random labels', by ratio, labels and method, and its error."""
+    """Avoidable cost in per cent of random labels', by ratio, labels and method, and its error."""
     rows = {}
     for method, ratio, n in found.index:
         base = found.loc[("random", ratio, n)]
@@ -212,7 +212,7 @@ def against_random(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def needed(found: pd.DataFrame, n: int = 32) -> pd.DataFrame:
-    """Labels for the regret of n random ones, at most the last size; NaN where they hardly help."""
+    """Labels for the avoidable cost of n random ones, at most 64; NaN where those hardly help."""
     rows = {}
     for ratio in RATIOS:
         for data in found:

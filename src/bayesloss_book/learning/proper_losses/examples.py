@@ -37,7 +37,7 @@ def tightest(n_random: int, seed: int) -> pd.DataFrame:
         young = loss.conjugate(a) - loss.bayes_risk(p) - a * p
         grid = torch.linspace(1e-3, 1 - 1e-3, 9999, dtype=torch.float64)
         rows[name] = {
-            "regret": float((loss.divergence(p, q) / (p - q) ** 2).min()),
+            "divergence": float((loss.divergence(p, q) / (p - q) ** 2).min()),
             "concavity": float((gap / (t * (1 - t) * (p - q) ** 2)).min()),
             "Fenchel-Young": float((young / (p - q) ** 2).min()),
             "half the least weight": float(loss.weight(grid).min()) / 2,
