@@ -15,7 +15,17 @@ each with one of the twelve classifiers of `MODELS`, which have three or four ta
 Methods are those of `bayesloss_book.beyond.calibration.rivals`, each at its recommended setting:
 "affine" is what `probmetrics` recommends for two classes, "quadratic" CalArena's best. All see the
 same cases. Probabilities of 0 and 1 are clipped for all of them alike, before and after. This needs
-the extra `calibrators`, LightGBM (4.7) and venn-abers (1.5).
+the extra `calibrators`, and LightGBM (4.7).
+
+Measured, in millinats with standard errors over sets: with 50, 200, 1,000 and all cases (1,157 to
+5,000) ours lies 13.0 ± 1.8, 4.4 ± 0.7, 1.9 ± 0.4 and 1.1 ± 0.3 above the best of a draw, the next,
+Venn-Abers, 18.4 ± 3.1, 7.2 ± 1.0, 2.2 ± 0.3 and 1.3 ± 0.2. Its lead over that is 5.4 ± 3.3,
+2.8 ± 1.2, 0.4 ± 0.6 and 0.2 ± 0.3. Temperature is ahead of ours beyond error on 2 of 34 sets with
+50 cases, `DAAG/monica` and `modeldata/stackoverflow` by logistic regression, and on none with more;
+by the error over draws alone, on 3 with 50, 4 of 40 with 200 and 3 with 1,000. Venn-Abers is ahead
+beyond error on two to four sets a size: neighbours, whose six scores ask for no smooth curve, on
+`close_elections_lmb`, `fakeAPI` and `credit_cards`; AdaBoost on `Cracker` and overfit boosting on
+`headInjury`, where the share of positives does not rise with the score.
 """
 
 import json
@@ -313,12 +323,14 @@ def report(path: Path) -> None:
             )
         for method in dict.fromkeys(("temperature", rival)):
             gaps = _gaps(of_size, method)
-            by_draws = (gaps["gap"] > _NORMAL * gaps["by draws"]).mean()
             worse = gaps[gaps["gap"] > _NORMAL * gaps["error"]]
             print(
-                f"beyond error worse than {method} on {len(worse)} of {len(gaps)} sets "
-                f"({by_draws:.0%} by the error over draws alone): {'; '.join(worse.index)}"
+                f"beyond error worse than {method} on {len(worse)} of {len(gaps)} sets: "
+                f"{'; '.join(worse.index)}"
             )
+            if DRAWS[size] > 1:
+                by_draws = gaps["gap"] > _NORMAL * gaps["by draws"]
+                print(f"    on {by_draws.sum()} by the error over draws alone")
         behind = gaps[gaps["gap"] > 0].sort_values("gap", ascending=False)
         print(f"behind {rival} on {len(behind)}:")
         for name, row in behind.iterrows():
