@@ -120,6 +120,12 @@ def test_lock_holds_everything_that_is_needed():
     assert not missing, "the locks leave out packages: make lock"
 
 
+def test_locks_have_the_modules_that_stores_need():
+    ledger = tomllib.loads((ROOT / "paperledger.toml").read_text(encoding="utf-8"))
+    modules = {canonicalize_name(name) for extra in ledger["extras"] for name in extra["modules"]}
+    assert modules <= PINS.keys()
+
+
 @pytest.mark.locked
 def test_environment_is_what_the_lock_says():
     found = []

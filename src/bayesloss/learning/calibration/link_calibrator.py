@@ -73,6 +73,15 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     millinats with 50 cases, not distinguishable from it with 200 (0.8 ± 2.9), and lower by 3.6 ±
     1.4 with 1,000.
 
+    On 40 sets from other tables and 12 classifiers, drawn before any was looked at
+    (``benchmarks/two_classes.py``), the loss was the lowest of 11 methods on average, and that of
+    Venn-Abers higher by 5.4 ± 3.3, 2.8 ± 1.2, 0.4 ± 0.6 and 0.2 ± 0.3 millinats with 50, 200, 1,000
+    and all cases. With 200 it was higher around logistic regression than without calibration (by
+    7.1 ± 0.7, three sets), and beyond error than that of Venn-Abers around five nearest neighbours,
+    whose scores are six numbers (tables ``fakeAPI`` by 15 ± 4, ``close_elections_lmb`` by 16 ± 4),
+    and AdaBoost (``Cracker``, 8 ± 4); with 1,000 also around boosting that overfits a small table
+    (``headInjury``, 6 ± 2).
+
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
