@@ -65,6 +65,7 @@ class CompositeLoss:
         low = torch.full_like(a, -1.0)
         high = torch.full_like(a, 1.0)
         finite = torch.isfinite(a)
+        # Double the bracket until it holds the x.
         while True:
             below = finite & (self._source(high) < a)
             above = finite & (self._source(low) > a)
@@ -75,6 +76,7 @@ class CompositeLoss:
                 raise ValueError(f"expected values that the source takes, got {lost:.6g}")
             high = torch.where(below, 2 * high, high)
             low = torch.where(above, 2 * low, low)
+        # Bisect it.
         middle = (low + high) / 2
         while bool(((middle > low) & (middle < high) & (high - low > _NEAR)).any()):
             less = self._source(middle) < a

@@ -4,6 +4,7 @@ There are K states (a continuous one is cut into cells) and A actions. Distribut
 are masses of shape (..., K) that sum to one; ``losses`` of shape (K, A) are L(theta, a).
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,9 +83,9 @@ def checked_masses(p: Tensor) -> Tensor:
     if p.ndim == 0 or p.shape[-1] == 0:
         raise ValueError(f"expected masses of at least one state, got shape {tuple(p.shape)}")
     rows = as_array(p).reshape(-1, p.shape[-1])
-    if read_distributions(rows) is rows:
+    if np.array_equal(read_distributions(rows), rows):
         return p
-    p = p.clip(0, 1)
+    p = p.clip(0, 1)  # the same once more, as p may have a gradient, which arrays have not
     return p / p.sum(dim=-1, keepdim=True)
 
 

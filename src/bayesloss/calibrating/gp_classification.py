@@ -20,9 +20,8 @@ from bayesloss.calibrating.probit.expectation_propagation import (
     mean_by_sites,
 )
 from bayesloss.calibrating.probit.kernel_evidence import checked_length_scales, choose_kernel
-from bayesloss.calibrating.probit.kernel_matrix import Inference
 from bayesloss.calibrating.probit.laplace import find_mode, laplace_probit
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Natural, WhitenedGP
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Inference, Sites, WhitenedGP
 from bayesloss.calibrating.utility import check_max_loss
 from bayesloss.kernels import SquaredExponential
 from bayesloss.tensors import as_float64
@@ -39,7 +38,7 @@ class _Prepared(NamedTuple):
     """The prior's features, (1 or K, n, r), and the sites that the search for the kernel left."""
 
     features: torch.Tensor
-    sites: Natural | None
+    sites: Sites | None
 
 
 @on_one_thread

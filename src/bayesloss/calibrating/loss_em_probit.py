@@ -12,10 +12,9 @@ from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.kernel_matrix import Inference
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Inference, decide
 from bayesloss.calibrating.utility import LogUtility, check_max_loss
 from bayesloss.warnings import warn_unconverged
 
@@ -65,7 +64,7 @@ def loss_em_probit(
         )
         if inference == "ep":  # 3, 4
             tilted = tilted_ep(features[active], y[active], log_utility)
-        else:  # from the last mode; (27) is what has to vanish
+        else:  # from the last mode; at the new one LHG (27) is zero
             tilted = laplace_probit(
                 features[active], y[active], term=log_utility, start=q.mean[active]
             )

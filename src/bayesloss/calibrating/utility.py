@@ -63,7 +63,7 @@ class LogExpectation(NamedTuple):
 class _Slope:
     """The utility in units of M, its log's gradient, and what the Hessian of the log is made of."""
 
-    utility: Float[Tensor, "*m"]
+    relative: Float[Tensor, "*m"]
     gradient: Float[Tensor, "*m r"]
     outer: Float[Tensor, "*m r r"]  # the gradient times itself
     bend: Float[Tensor, "*m s"]  # what each target adds along its features
@@ -114,23 +114,28 @@ class LogUtility:
         wide = replace(self, noise=(self.noise**2 + variance).sqrt())
         slope = wide._slope(mean)
         return LogExpectation(
-            value=slope.utility.log() + math.log(self.max_loss),
+            value=slope.relative.log() + math.log(self.max_loss),
             gradient=slope.gradient,
             hessian=-(wide._spread(slope.bend) + slope.outer),
         )
 
     def _slope(self, z: Tensor) -> _Slope:
+        """With g the gradient of log U, -Hessian = sum_s bend_s features_s features_s' + g g'.
+
+        A margin t = h f / noise, h the decision, has U = 1 - mean(cost Phi(-t)) in units of M. So
+        dU / df = cost phi(t) h / noise / S, and phi' = -t phi gives the second derivative.
+        """
         cost = self._cost()
         t = self._margin(z)
-        utility = self._relative(cost, t)
-        density = torch.exp(-0.5 * t**2) * (cost / self.noise / (2 * math.pi) ** 0.5)
-        density = density / (utility[..., None] * t.shape[-1])
-        gradient = ((density * self.decisions)[..., None, :] @ self.features).squeeze(-2)
+        relative = self._relative(cost, t)
+        slope_of_utility = torch.exp(-0.5 * t**2) * (cost / self.noise / (2 * math.pi) ** 0.5)
+        slope = slope_of_utility / (relative[..., None] * t.shape[-1])  # of log U, but for h
+        gradient = ((slope * self.decisions)[..., None, :] @ self.features).squeeze(-2)
         return _Slope(
-            utility=utility,
+            relative=relative,
             gradient=gradient,
             outer=gradient[..., :, None] * gradient[..., None, :],
-            bend=t * density / self.noise,
+            bend=t * slope / self.noise,
         )
 
     def _spread(self, weight: Tensor) -> Tensor:

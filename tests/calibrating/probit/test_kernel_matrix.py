@@ -8,7 +8,7 @@ from bayesloss.calibrating.probit import kernel_matrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.kernel_matrix import evidence_under, laplace_sites
 from bayesloss.calibrating.probit.laplace import laplace_probit
-from bayesloss.calibrating.probit.whitened_gp import Natural, WhitenedGP, hazard
+from bayesloss.calibrating.probit.whitened_gp import Sites, WhitenedGP, hazard
 from bayesloss.kernels import SquaredExponential
 
 INFERENCES = {"ep": expectation_propagation, "laplace": laplace_probit}
@@ -60,7 +60,7 @@ def test_newton_steps_that_go_too_far(start):
     K = SquaredExponential(a=0.28**-2, b=360.0**2)(x, x)
     y = torch.from_numpy(np.where(rng.uniform(size=(1, 24)) < 0.5, 1.0, -1.0))
     if start is not None:
-        start = Natural(precision=torch.full_like(y, 1e-3), shift=-y)
+        start = Sites(precision=torch.full_like(y, 1e-3), shift=-y)
     sites = laplace_sites(K, y, start)
     # f = (K^-1 + T)^-1 s, where some precisions T are nought.
     system = torch.eye(len(K), dtype=K.dtype) + sites.precision[..., None] * K

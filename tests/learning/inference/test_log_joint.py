@@ -101,7 +101,7 @@ def test_the_twins_share_is_no_more_than_what_the_mixture_gains(apart):
     entropy = -np.sum(mixture * np.log(np.maximum(mixture, 1e-300))) * (x[1] - x[0])
     gain = entropy - 0.5 * math.log(2 * math.pi * math.e)
     joint = LogJoint(prior, Gaussian(), Gaussian().condense(prior.features, *simulate()))
-    share = float(joint.twin_share(Gamma, torch.from_numpy(curvature)))
+    share = float(joint.twin_bound(Gamma, torch.from_numpy(curvature)))
     assert gain - 0.15 < share < gain
     # Kolchinsky and Tracey's bound exactly: by the twins' overlap, the Bhattacharyya coefficient.
     densities = np.exp(-0.5 * (x - apart) ** 2) * np.exp(-0.5 * (x + apart) ** 2) / (2 * np.pi)

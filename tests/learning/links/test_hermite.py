@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bayesloss.learning.links.tables import HermiteTable, moved
+from bayesloss.learning.links.tables import HermiteTable, to_device
 
 
 def linspace(low, high, n):
@@ -61,7 +61,7 @@ class TestHermiteTable:
         ]
         x = linspace(-3, 4, 20)
         with second_device() as device:
-            found = [table(x.to(device.device)) for table in moved(tables, device.device)]
+            found = [table(x.to(device.device)) for table in to_device(tables, device.device)]
         assert device.used
         for (value, slope), table in zip(found, tables, strict=True):
             torch.testing.assert_close((value.held, slope.held), table(x), rtol=0, atol=0)

@@ -23,8 +23,9 @@ from bayesloss.calibrating.probit.whitened_gp import (
     GaussianWeights,
     Labels,
     Moments,
-    Natural,
-    Pair,
+    NaturalGaussian,
+    PerInput,
+    Sites,
     Weights,
     cavity,
     curvature,
@@ -43,7 +44,7 @@ SETTLED = 1e-9
 
 
 def expectation_propagation(
-    features: Features, y: Labels, *, start: Pair | None = None, max_iter: int = 200
+    features: Features, y: Labels, *, start: Sites | None = None, max_iter: int = 200
 ) -> GaussianWeights:
     """Match the moments of all sites until none changes; a ConvergenceWarning if that fails."""
     q = fit_sites(features, y, start=start, max_iter=max_iter)
@@ -56,32 +57,32 @@ def fit_sites(
     features: Features,
     y: Labels,
     *,
-    start: Pair | None = None,
-    factor: Pair | None = None,
+    start: Sites | None = None,
+    factor: NaturalGaussian | None = None,
     max_iter: int = 200,
 ) -> GaussianWeights:
     """EP from given sites, with a Gaussian ``factor`` beside the prior, and without a warning."""
     prior = standard_normal(features)
     if factor is not None:
-        factor_precision, factor_shift = factor
-        prior = Natural(prior.precision + factor_precision, prior.shift + factor_shift)
+        prior = NaturalGaussian(
+            precision=prior.precision + factor.precision, shift=prior.shift + factor.shift
+        )
     if start is None:
         precision = torch.zeros_like(y)
         shift = torch.zeros_like(y)
     else:
-        start_precision, start_shift = start
-        precision = start_precision.clone()
-        shift = start_shift.clone()
-    sites = Natural(precision, shift)
+        precision = start.precision.clone()
+        shift = start.shift.clone()
+    sites = Sites(precision, shift)
     weights = _WeightsPosterior(features, prior)
     unsettled, n_sweeps = update_together(weights, y, sites, max(1, max_iter // 2))
     if len(unsettled) and n_sweeps < max_iter:
-        left = sites.select(unsettled)
+        swung = sites.select(unsettled)
         swept = _one_by_one(
-            features[unsettled], y[unsettled], left, prior.select(unsettled), max_iter - n_sweeps
+            features[unsettled], y[unsettled], swung, prior.select(unsettled), max_iter - n_sweeps
         )
-        precision[unsettled] = left.precision
-        shift[unsettled] = left.shift
+        precision[unsettled] = swung.precision
+        shift[unsettled] = swung.shift
         unsettled = unsettled[swept.unsettled]
         n_sweeps += swept.n_sweeps
     mean, covariance, log_det = combine_sites(features, precision, shift, prior)
@@ -102,7 +103,7 @@ def fit_sites(
 
 
 def log_evidence_of_sites(
-    y: Labels, sites: Natural, latent: Moments, log_mass: Float[Tensor, "*m"]
+    y: Labels, sites: Sites, latent: Moments, log_mass: Float[Tensor, "*m"]
 ) -> Float[Tensor, "*m"]:
     """GPML (3.65), with the log mass of prior and sites; NaN where a cavity has no variance."""
     cavities = cavity(latent.mean, latent.variance, sites.precision, sites.shift)
@@ -111,7 +112,7 @@ def log_evidence_of_sites(
     return torch.where(sound, log_evidence, torch.nan)
 
 
-def _log_scales(y: Labels, cavities: Moments, sites: Natural) -> Tensor:
+def _log_scales(y: Labels, cavities: Moments, sites: Sites) -> Tensor:
     """The logs of the factors that sites have, so that their mass is that of the likelihood."""
     # GPML (3.65), its terms gathered: both masses are under the cavity.
     m, v = cavities
@@ -123,11 +124,11 @@ def _log_scales(y: Labels, cavities: Moments, sites: Natural) -> Tensor:
     return log_likelihood(margin) - mass_of_site
 
 
-def standard_normal(features: Features) -> Natural:
+def standard_normal(features: Features) -> NaturalGaussian:
     """Precision and shift of the weights' prior."""
     m, _, r = features.shape
     unit = torch.eye(r, dtype=features.dtype, device=features.device)
-    return Natural(precision=unit.expand(m, r, r), shift=features.new_zeros((m, r)))
+    return NaturalGaussian(precision=unit.expand(m, r, r), shift=features.new_zeros((m, r)))
 
 
 class Combined(NamedTuple):
@@ -138,18 +139,20 @@ class Combined(NamedTuple):
     log_det: Float[Tensor, "*m"]
 
 
-def combine_sites(features: Features, precision: Labels, shift: Labels, prior: Pair) -> Combined:
+def combine_sites(
+    features: Features, precision: PerInput, shift: PerInput, prior: NaturalGaussian
+) -> Combined:
     """The Gaussian of the weights by prior and sites, each given as precision and shift."""
     prior_precision, prior_shift = prior
     factor = _factor(features, precision, prior_precision)
-    with one_thread():
+    with one_thread():  # small matrices on several threads wait for each other
         covariance = torch.cholesky_inverse(factor)
     mean = (covariance @ (features.mT @ shift[..., None] + prior_shift[..., None])).squeeze(-1)
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return Combined(mean=mean, covariance=covariance, log_det=log_det)
 
 
-def mean_by_sites(features: Features, sites: Natural) -> Weights:
+def mean_by_sites(features: Features, sites: Sites) -> Weights:
     """The weights' mean by a standard normal prior and the sites."""
     return combine_sites(features, *sites, standard_normal(features)).mean
 
@@ -172,7 +175,7 @@ class LatentPosterior(ABC):
     """What sites make of the prior of the latent values, for each of some data sets."""
 
     @abstractmethod
-    def marginals(self, sites: Natural) -> Moments:
+    def marginals(self, sites: Sites) -> Moments:
         """Mean and variance of each latent value."""
 
     @abstractmethod
@@ -185,9 +188,9 @@ class _WeightsPosterior(LatentPosterior):
     """By the whitened weights."""
 
     features: Features
-    prior: Natural
+    prior: NaturalGaussian
 
-    def marginals(self, sites: Natural) -> Moments:
+    def marginals(self, sites: Sites) -> Moments:
         factor = _factor(self.features, sites.precision, self.prior.precision)
         half = torch.linalg.solve_triangular(factor, self.features.mT, upper=False)
         shifted = torch.linalg.solve_triangular(factor, self.prior.shift[..., None], upper=False)
@@ -201,7 +204,7 @@ class _WeightsPosterior(LatentPosterior):
 def update_together(
     posterior: LatentPosterior,
     y: Labels,
-    sites: Natural,
+    sites: Sites,
     max_iter: int,
     settled: float = SETTLED,
 ) -> _Swept:
@@ -234,7 +237,7 @@ def update_together(
 
 
 def _one_by_one(
-    features: Tensor, y: Tensor, sites: Natural, prior: Natural, max_iter: int
+    features: Tensor, y: Tensor, sites: Sites, prior: NaturalGaussian, max_iter: int
 ) -> _Swept:
     """GPML Algorithm 3.5: update one site, in every data set, and then the posterior."""
     precision, shift = sites
@@ -246,7 +249,7 @@ def _one_by_one(
         change = torch.zeros_like(change)
         for i in range(y.shape[-1]):
             a = features[:, i]
-            old = Natural(precision[:, i], shift[:, i])
+            old = Sites(precision[:, i], shift[:, i])
             along = (covariance @ a[..., None]).squeeze(-1)
             f_mean = (a * mean).sum(-1)
             f_variance = (a * along).sum(-1)
@@ -267,24 +270,32 @@ def _one_by_one(
     return _Swept(unsettled=unsettled, n_sweeps=n_sweeps)
 
 
-def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: Pair) -> tuple[Natural, Tensor]:
-    """The sites by GPML (3.58) and (3.59), and how much they change on the posterior's scale."""
+def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: Sites) -> tuple[Sites, Tensor]:
+    """The sites by GPML (3.58) and (3.59), and how much they change on the posterior's scale.
+
+    With the cavity's mean m and variance v, and s and -w the first and second derivative of
+    log Phi(y m / (1 + v)^1/2) by m, (3.58) has the moments mu = m + v s and sigma^2 = v (1 - w v).
+    So the site, (3.59), has
+
+        precision = 1 / sigma^2 - 1 / v = w / (1 - w v),
+        shift = mu / sigma^2 - m / v = (s + w m) / (1 - w v).
+    """
     old_precision, old_shift = old
     m, v = cavity(mean, variance, old_precision, old_shift)
     usable = (v >= 0) & torch.isfinite(v) & torch.isfinite(m)
     scale = (1 + v).sqrt()
     margin = y * m / scale
-    slope = y * hazard(margin) / scale
-    weight = curvature(margin) / scale**2
-    left = 1 / (1 - weight * v)
-    precision = torch.where(usable, weight * left, old_precision)
-    shift = torch.where(usable, (slope + weight * m) * left, old_shift)
+    slope = y * hazard(margin) / scale  # s
+    weight = curvature(margin) / scale**2  # w
+    inflation = 1 / (1 - weight * v)
+    precision = torch.where(usable, weight * inflation, old_precision)
+    shift = torch.where(usable, (slope + weight * m) * inflation, old_shift)
     unit = 1 + variance  # of the latent value and the probit noise
     change = torch.maximum(
         (precision - old_precision).abs() * unit / (1 + precision.abs() * unit),
         (shift - old_shift).abs() * unit.sqrt() / (1 + shift.abs() * unit.sqrt()),
     )
-    return Natural(precision, shift), torch.where(usable, change, torch.inf)
+    return Sites(precision, shift), torch.where(usable, change, torch.inf)
 
 
 def _extrapolate(history: list[_Sweep]) -> Tensor:

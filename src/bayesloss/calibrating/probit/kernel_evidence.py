@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bayesloss.calibrating.probit.expectation_propagation import SETTLED
-from bayesloss.calibrating.probit.kernel_matrix import Inference, evidence_under
-from bayesloss.calibrating.probit.whitened_gp import Labels, Natural
+from bayesloss.calibrating.probit.kernel_matrix import evidence_under
+from bayesloss.calibrating.probit.whitened_gp import Inference, Labels, Sites
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise
 
@@ -63,7 +63,7 @@ class KernelEvidence(NamedTuple):
     value: float
     by_log_length: Float[Tensor, " D"]
     by_log_amplitude: float
-    sites: Natural
+    sites: Sites
 
 
 def kernel_evidence(
@@ -72,7 +72,7 @@ def kernel_evidence(
     amplitude: float,
     *,
     inference: Inference,
-    start: Natural | None = None,
+    start: Sites | None = None,
     settled: float = SETTLED,
 ) -> KernelEvidence:
     """Log evidence of EP or Laplace at (n, D) inputs in units of length scales, and its slopes."""
@@ -96,7 +96,7 @@ class ChosenKernel(NamedTuple):
     length_scales: Float[np.ndarray, " D"]
     amplitude: float
     converged: bool
-    sites: Natural | None
+    sites: Sites | None
     """Of all rows' likelihood there, if the search saw all of them."""
 
 
@@ -111,8 +111,9 @@ def choose_kernel(
 ) -> ChosenKernel:
     """Maximise evidence times prior from the best of several starts, on at most 500 of the rows.
 
-    A search by Laplace's method on fewer rows says where that on all rows begins and how the
-    evidence curves there, and this one the same of EP's.
+    Searches follow each other: of Laplace's evidence on at most 250 rows, from several starts; of
+    Laplace's on all; of the evidence asked for; with ``ard`` of this by column. Each begins where
+    the one before ended, and those before ``ard`` with the curvature that was found there.
     """
     given = length_scales is not None
     unit = column_scales(X) if length_scales is None else length_scales
@@ -170,7 +171,7 @@ class _Search:
         self.y = torch.from_numpy(y)
         self.inference = inference
         self.amplitude = amplitude
-        self.sites: Natural | None = None  # of the last point, from where the next one's begin
+        self.sites: Sites | None = None  # of the last point, from where the next one's begin
 
     def read(self, free: Tensor) -> tuple[Tensor, float]:
         """Length scales, of all columns or one for all, and the amplitude."""

@@ -10,7 +10,7 @@ is (GPML (3.26)).
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from jaxtyping import Float
@@ -25,14 +25,14 @@ from bayesloss.calibrating.probit.expectation_propagation import (
 )
 from bayesloss.calibrating.probit.laplace import touching_sites
 from bayesloss.calibrating.probit.whitened_gp import (
+    Inference,
     Labels,
     Moments,
-    Natural,
+    PerInput,
+    Sites,
     log_likelihood,
     skewness,
 )
-
-Inference = Literal["ep", "laplace"]
 
 _NEWTON_STEPS = 100  # at most, where 4 to 15 are usual
 _HALVINGS = 40  # of a step: it is then 1e-12 of Newton's, and changes nothing any more
@@ -48,14 +48,14 @@ class Evidence(NamedTuple):
     by_kernel: Float[Tensor, "n n"]
     """G: the log evidence changes by half the sum of G dK."""
 
-    sites: Natural
+    sites: Sites
 
 
 def evidence_under(
     K: Float[Tensor, "n n"],
     y: Labels,
     inference: Inference,
-    start: Natural | None = None,
+    start: Sites | None = None,
     settled: float = SETTLED,
 ) -> Evidence:
     """Log evidence by Laplace's method or EP, from the sites of start.
@@ -68,21 +68,21 @@ def evidence_under(
     return _ep_evidence(K, y, start, settled)
 
 
-def laplace_sites(K: Float[Tensor, "n n"], y: Labels, start: Natural | None = None) -> Natural:
+def laplace_sites(K: Float[Tensor, "n n"], y: Labels, start: Sites | None = None) -> Sites:
     """GPML Algorithm 3.1, with halved steps: the sites that touch the likelihood at the mode."""
-    weights = torch.zeros_like(y)  # K^-1 f
+    alpha = torch.zeros_like(y)
     if start is not None:
-        weights = _condition(K, start).weights
-    latent = weights @ K
-    value = log_likelihood(y * latent).sum(-1) - 0.5 * (weights * latent).sum(-1)
+        alpha = _condition(K, start).alpha
+    latent = alpha @ K
+    value = log_likelihood(y * latent).sum(-1) - 0.5 * (alpha * latent).sum(-1)
     for _ in range(_NEWTON_STEPS):
-        step = _condition(K, touching_sites(latent, y)).weights - weights
+        step = _condition(K, touching_sites(latent, y)).alpha - alpha
         latent_step = step @ K
         length = torch.ones_like(value)[:, None]
         for _ in range(_HALVINGS):
-            new_weights = weights + length * step
+            new_alpha = alpha + length * step
             new_latent = latent + length * latent_step
-            prior = -0.5 * (new_weights * new_latent).sum(-1)
+            prior = -0.5 * (new_alpha * new_latent).sum(-1)
             new_value = log_likelihood(y * new_latent).sum(-1) + prior
             # Near the mode the rise drowns in rounding errors of the value itself.
             too_long = ~(new_value >= value - 1e-14 * (1 + value.abs()))
@@ -90,7 +90,7 @@ def laplace_sites(K: Float[Tensor, "n n"], y: Labels, start: Natural | None = No
                 break
             length = torch.where(too_long[:, None], length / 2, length)
         rise = new_value - value
-        weights = new_weights
+        alpha = new_alpha
         latent = new_latent
         value = new_value
         if bool((rise < _LEAST_RISE).all()):
@@ -98,11 +98,9 @@ def laplace_sites(K: Float[Tensor, "n n"], y: Labels, start: Natural | None = No
     return touching_sites(latent, y)
 
 
-def ep_sites(
-    K: Float[Tensor, "n n"], y: Labels, start: Natural, settled: float = SETTLED
-) -> Natural:
+def ep_sites(K: Float[Tensor, "n n"], y: Labels, start: Sites, settled: float = SETTLED) -> Sites:
     """The sites of EP, from those of start."""
-    sites = Natural(precision=start.precision.clone(), shift=start.shift.clone())
+    sites = Sites(precision=start.precision.clone(), shift=start.shift.clone())
     swept = update_together(_KernelPosterior(K), y, sites, _SWEEPS, settled)
     if not len(swept.unsettled):
         return sites
@@ -112,14 +110,14 @@ def ep_sites(
 
 
 class _Conditioned(NamedTuple):
-    """Latent values f given sites: the factor of B, and K^-1 times the mean of f."""
+    """Latent values f given sites, for each data set."""
 
-    root: Labels
-    factor: Float[Tensor, "m n n"]
-    weights: Labels
+    root: PerInput  # T^(1/2), the diagonal
+    factor: Float[Tensor, "m n n"]  # of B, Cholesky's
+    alpha: PerInput  # K^-1 times the mean of f
 
 
-def _condition(K: Tensor, sites: Natural) -> _Conditioned:
+def _condition(K: Tensor, sites: Sites) -> _Conditioned:
     root = sites.precision.sqrt()
     B = root[:, :, None] * K
     B *= root[:, None, :]
@@ -127,14 +125,14 @@ def _condition(K: Tensor, sites: Natural) -> _Conditioned:
     factor, failed = torch.linalg.cholesky_ex(B)
     factor[failed > 0] = torch.nan
     inner = torch.cholesky_solve((root * (sites.shift @ K))[..., None], factor).squeeze(-1)
-    return _Conditioned(root=root, factor=factor, weights=sites.shift - root * inner)
+    return _Conditioned(root=root, factor=factor, alpha=sites.shift - root * inner)
 
 
 @dataclass(frozen=True)
 class _KernelPosterior(LatentPosterior):
     K: Float[Tensor, "n n"]
 
-    def marginals(self, sites: Natural) -> Moments:
+    def marginals(self, sites: Sites) -> Moments:
         return _marginals(self.K, _condition(self.K, sites))
 
     def select(self, rows: Tensor) -> Self:
@@ -147,28 +145,28 @@ def _marginals(K: Tensor, given: _Conditioned) -> Moments:
         given.factor.mT, K * given.root[:, None, :], upper=True, left=False
     )
     return Moments(
-        mean=given.weights @ K,
+        mean=given.alpha @ K,
         variance=K.diagonal() - torch.linalg.vector_norm(half, dim=-1) ** 2,
     )
 
 
-def _laplace_evidence(K: Tensor, y: Labels, start: Natural | None) -> Evidence:
+def _laplace_evidence(K: Tensor, y: Labels, start: Sites | None) -> Evidence:
     sites = laplace_sites(K, y, start)
     given = _condition(K, sites)
-    mean = given.weights @ K
-    value = log_likelihood(y * mean) - 0.5 * given.weights * mean
+    b = given.alpha
+    mean = b @ K
+    value = log_likelihood(y * mean) - 0.5 * b * mean
     inverse, R = _inverses(given)
     # The variance of f. Where the precision vanishes, so does what it is multiplied with.
     lost = 1 - inverse.diagonal(dim1=-2, dim2=-1)
     variance = lost / sites.precision.clamp(min=1e-300)
     s = 0.5 * variance * y * skewness(y * mean)  # GPML (5.23)
     u = s - (R @ (s @ K)[..., None]).squeeze(-1)  # GPML (5.24)
-    b = given.weights
     G = b.mT @ b - R.sum(0) + u.mT @ b + b.mT @ u
     return Evidence(value=float(value.sum()) - 0.5 * _log_det(given), by_kernel=G, sites=sites)
 
 
-def _ep_evidence(K: Tensor, y: Labels, start: Natural | None, settled: float) -> Evidence:
+def _ep_evidence(K: Tensor, y: Labels, start: Sites | None, settled: float) -> Evidence:
     if start is None:
         start = laplace_sites(K, y)
     sites = ep_sites(K, y, start, settled)
@@ -177,7 +175,7 @@ def _ep_evidence(K: Tensor, y: Labels, start: Natural | None, settled: float) ->
     log_mass = 0.5 * (sites.shift * latent.mean).sum(-1)
     value = log_evidence_of_sites(y, sites, latent, log_mass)
     _, R = _inverses(given)
-    b = given.weights
+    b = given.alpha
     return Evidence(
         value=float(value.sum()) - 0.5 * _log_det(given),
         by_kernel=b.mT @ b - R.sum(0),

@@ -16,7 +16,8 @@ from bayesloss.calibrating.probit.whitened_gp import (
     Features,
     GaussianWeights,
     Labels,
-    Natural,
+    PerInput,
+    Sites,
     Weights,
     curvature,
     hazard,
@@ -96,11 +97,12 @@ def find_mode(
         z[active] = _line_search(posterior.select(active), z[active], step, gradient)
     factor, failed = torch.linalg.cholesky_ex(posterior.derivatives(z).minus_hessian)
     converged = failed == 0
+    # A saddle has no Gaussian: the identity, the prior's, stands in, and `converged` tells of it.
     fallback = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
     factor = torch.where(converged[:, None, None], factor, fallback)
     converged[active] = False
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    with one_thread():
+    with one_thread():  # small matrices on several threads wait for each other
         covariance = torch.cholesky_inverse(factor)  # LHG Table 3, line 4
     return GaussianWeights(
         mean=z,
@@ -112,10 +114,10 @@ def find_mode(
     )
 
 
-def touching_sites(latent: Labels, y: Labels) -> Natural:
+def touching_sites(latent: PerInput, y: Labels) -> Sites:
     """The quadratics that touch log Phi at latent values f: W, and W f + slope (GPML (3.18))."""
     weight = curvature(y * latent)
-    return Natural(precision=weight, shift=weight * latent + y * hazard(y * latent))
+    return Sites(precision=weight, shift=weight * latent + y * hazard(y * latent))
 
 
 class _Derivatives(NamedTuple):

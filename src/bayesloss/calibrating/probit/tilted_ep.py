@@ -25,7 +25,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     Features,
     GaussianWeights,
     Labels,
-    Natural,
+    NaturalGaussian,
     warn_if_unsettled,
 )
 
@@ -47,30 +47,33 @@ def tilted_ep(
     while rounds < max_iter and len(rows):
         rounds += 1
         start = sites.select(rows)
-        unit = prior.select(rows)
-        mean, V, _ = combine_sites(features[rows], start.precision, start.shift, unit)
+        mean, V, _ = combine_sites(features[rows], start.precision, start.shift, prior.select(rows))
         _, g, H = utility.select(rows).log_expectation(mean, V)
-        # The precision that V + V H V has more than V: -(H^-1 + V)^-1, and the shift.
-        P = -torch.linalg.solve(unit.precision + H @ V, H)
+        # The moments of cavity times utility are m' = m + V g and V' = V + V H V. The site has what
+        # these have more than the cavity, the precision P = V'^-1 - V^-1 = -(H^-1 + V)^-1, and the
+        # shift b = V'^-1 m' - V^-1 m = P m' + g.
+        identity = torch.eye(V.shape[-1], dtype=V.dtype, device=V.device)
+        P = -torch.linalg.solve(identity + H @ V, H)
         P = 0.5 * (P + P.mT)
         b = (P @ (mean + (V @ g[..., None]).squeeze(-1))[..., None]).squeeze(-1) + g
         moved = (P - precision[rows]).abs().amax((-2, -1))
         change = torch.maximum(moved, (b - shift[rows]).abs().amax(-1))
         precision[rows] = P
         shift[rows] = b
-        tilted = fit_sites(features[rows], y[rows], start=start, factor=Natural(P, b))
+        tilted = fit_sites(features[rows], y[rows], start=start, factor=NaturalGaussian(P, b))
         settled = change < _SETTLED
         q.write(rows, replace(tilted, converged=tilted.converged & settled))
         rows = rows[~settled]
     within = f"did not settle in {rounds} rounds"
     warn_if_unsettled(q, "utility's site", within, "a larger max_loss")
-    # EP's log evidence has the normaliser of q for the utility's site; the utility's own mass under
-    # its cavity, and the cavity's normaliser, take its place.
+    # The log evidence has three parts: the logs of the labels' sites' scales, the log mass of prior
+    # and labels' sites, and log E[utility] under the Gaussian of these two, the cavity. That of q
+    # has the first alone, but for the log mass of prior and all sites, the utility's with them.
     log_det = -torch.linalg.slogdet(q.covariance)[1]
     site_shift = (features.mT @ sites.shift[..., None]).squeeze(-1)
-    normaliser = 0.5 * ((site_shift + shift) * q.mean).sum(-1) - 0.5 * log_det
+    mass_of_all = 0.5 * ((site_shift + shift) * q.mean).sum(-1) - 0.5 * log_det
     mean, V, cavity_log_det = combine_sites(features, sites.precision, sites.shift, prior)
-    cavity_normaliser = 0.5 * (site_shift * mean).sum(-1) - 0.5 * cavity_log_det
-    log_mass, _, _ = utility.log_expectation(mean, V)
-    log_evidence = q.log_evidence - normaliser + cavity_normaliser + log_mass
+    mass_of_cavity = 0.5 * (site_shift * mean).sum(-1) - 0.5 * cavity_log_det
+    log_utility, _, _ = utility.log_expectation(mean, V)
+    log_evidence = q.log_evidence - mass_of_all + mass_of_cavity + log_utility
     return replace(q, log_evidence=log_evidence, n_iterations=rounds)

@@ -1,6 +1,7 @@
 r"""Gaussian process classification with a probit likelihood, for many data sets at once.
 
-LHG section 4.2. The paper's :math:`\theta = K_{DD}^{-1} f_D` does not exist where inputs coincide.
+LHG section 4.2; GPML is Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*.
+The paper's :math:`\theta = K_{DD}^{-1} f_D` does not exist where inputs coincide.
 So everything is written in *whitened* weights z with a standard normal prior, :math:`f_D = Az` with
 :math:`AA^\top = K_{DD}`, and :math:`\theta = U S^{-1/2} z` with the eigenvectors and eigenvalues
 that are not numerically zero. The map is linear, so results, Laplace's too, are those of theta. In
@@ -9,7 +10,7 @@ shapes, ``*m`` are data sets, n training inputs, s new ones, r weights.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,16 +19,19 @@ from torch import Tensor
 from bayesloss.kernels import SquaredExponential
 from bayesloss.warnings import warn_unconverged
 
+Inference = Literal["ep", "laplace"]
+
 # Directions of the prior whose variance is below this part of the largest are left out. What is
 # left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
 _RANK_TOLERANCE = 1e-11
 
 
-# Of data sets, maybe: features of n inputs, labels +1 and -1, and whitened weights.
+# Of data sets, maybe: features of n inputs, labels +1 and -1, other numbers a training input, and
+# whitened weights.
 Features = Float[Tensor, "*m n r"]
 Labels = Float[Tensor, "*m n"]
+PerInput = Float[Tensor, "*m n"]
 Weights = Float[Tensor, "*m r"]
-Pair = tuple[Tensor, Tensor]  # any two, such as those of the next classes
 
 
 class Moments(NamedTuple):
@@ -37,15 +41,26 @@ class Moments(NamedTuple):
     variance: Tensor
 
 
-class Natural(NamedTuple):
-    """Natural parameters: of sites, exp(shift f - precision f^2 / 2), or of a Gaussian in z."""
+class Sites(NamedTuple):
+    """Gaussian factors exp(shift f - precision f^2 / 2) of the latent values f, one an input."""
 
-    precision: Tensor
-    shift: Tensor
+    precision: PerInput
+    shift: PerInput
 
-    def select(self, rows: Tensor) -> "Natural":
+    def select(self, rows: Tensor) -> "Sites":
         """The same for some of the data sets."""
-        return Natural(precision=self.precision[rows], shift=self.shift[rows])
+        return Sites(precision=self.precision[rows], shift=self.shift[rows])
+
+
+class NaturalGaussian(NamedTuple):
+    """A Gaussian factor exp(shift . z - z . precision z / 2) of the weights z."""
+
+    precision: Float[Tensor, "*m r r"]
+    shift: Weights
+
+    def select(self, rows: Tensor) -> "NaturalGaussian":
+        """The same for some of the data sets."""
+        return NaturalGaussian(precision=self.precision[rows], shift=self.shift[rows])
 
 
 def log_likelihood(margin: Tensor) -> Tensor:
@@ -72,7 +87,9 @@ def curvature(margin: Tensor) -> Tensor:
 def skewness(margin: Tensor) -> Tensor:
     r"""The third derivative of :math:`\log\Phi`: h ((h + m) (2h + m) - 1)."""
     ratio = hazard(margin)
-    # The bracket cancels on the left; the asymptotic series is good to 3e-9 from here on.
+    # The bracket cancels on the left, where Phi(m) is phi(m) / -m (1 - u + 3 u^2 - 15 u^3 + ...),
+    # u = 1 / m^2. The series is the third derivative of this one's logarithm, over that of -log -m,
+    # -2 / m^3; it is good to 3e-9 from here on.
     far = margin < -20.0
     safe = torch.where(far, margin, -torch.ones_like(margin))
     u = safe**-2
@@ -81,10 +98,10 @@ def skewness(margin: Tensor) -> Tensor:
     return torch.where(far, -2 / safe**3 * series, near)
 
 
-def cavity(mean: Labels, variance: Labels, precision: Labels, shift: Labels) -> Moments:
+def cavity(mean: PerInput, variance: PerInput, precision: PerInput, shift: PerInput) -> Moments:
     """GPML (3.56): mean and variance of a marginal without its own Gaussian factor."""
-    left = 1 / (1 - precision * variance)
-    return Moments(mean=left * (mean - shift * variance), variance=left * variance)
+    inflation = 1 / (1 - precision * variance)
+    return Moments(mean=inflation * (mean - shift * variance), variance=inflation * variance)
 
 
 @dataclass(frozen=True)
@@ -118,8 +135,8 @@ class WhitenedGP:
         """LHG (24) and (18) with noise variance 1: at new inputs, K_xD basis and sigma_x."""
         batch_dims = self.features.ndim - 2
         features = _gram(self.kernel, inputs, self.inputs, batch_dims) @ self.basis
-        left = (self.kernel.b - (features**2).sum(-1)).clamp(min=0.0)
-        return features, (1 + left).sqrt()
+        variance_given_z = (self.kernel.b - (features**2).sum(-1)).clamp(min=0.0)
+        return features, (1 + variance_given_z).sqrt()
 
     def draw_labels(
         self, z: Float[Tensor, "*m k r"], inputs: Tensor, generator: torch.Generator
@@ -127,8 +144,8 @@ class WhitenedGP:
         """For each z, which of the labels at new inputs, drawn together, are +1."""
         features, _ = self.project(inputs)
         batch_dims = self.features.ndim - 2
-        left = _gram(self.kernel, inputs, inputs, batch_dims) - features @ features.mT
-        values, vectors = torch.linalg.eigh(left)  # what z leaves open of f
+        covariance_given_z = _gram(self.kernel, inputs, inputs, batch_dims) - features @ features.mT
+        values, vectors = torch.linalg.eigh(covariance_given_z)
         root = vectors * values.clamp(min=0.0).sqrt()[..., None, :]
         shape = (*z.shape[:-1], features.shape[-2])
         normal = torch.randn(shape, dtype=z.dtype, generator=generator)
@@ -145,7 +162,7 @@ class GaussianWeights:
     log_evidence: Float[Tensor, "*m"]
     converged: Bool[Tensor, "*m"]
     n_iterations: int
-    sites: Natural | None = None
+    sites: Sites | None = None
 
     def latent(self, features: Features) -> Moments:
         """Mean and variance of features z."""
@@ -165,7 +182,7 @@ class GaussianWeights:
         mean, variance = self.latent(features)
         return mean / (noise**2 + variance).sqrt()
 
-    def label_sites(self) -> Natural:
+    def label_sites(self) -> Sites:
         """The sites, or a ValueError if there are none."""
         if self.sites is None:
             raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
@@ -207,7 +224,7 @@ def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Float[Ten
     return torch.special.ndtr(q.margin(features, noise))
 
 
-def decide(q: GaussianWeights, features: Features, noise: Labels, threshold: float) -> Labels:
+def decide(q: GaussianWeights, features: Features, noise: PerInput, threshold: float) -> Labels:
     """LHG (26): the decisions of least risk under q, +1 or -1."""
     mean, variance = q.latent(features)
     positive = mean > threshold * (noise**2 + variance).sqrt()

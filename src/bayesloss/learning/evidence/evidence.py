@@ -43,12 +43,13 @@ Nearest = Callable[[LogJoint, Mode], tuple[Posterior, str]]
 L = TypeVar("L", bound=Likelihood)
 Trigonometric = SourcePrior[TrigonometricKernel]
 
-# Values of a in equal steps of log log a: log(a) / (pi c) is the scale on which nu varies.
+# Values of a in equal steps of log log a: log(a) / (pi c) is the scale on which nu varies. They are
+# compared as they stand, so that the last may lie beyond the range of a search, below.
 SMOOTHNESS = (1.1, 1.16, 1.28, 1.48, 1.87, 2.7, 4.8, 12.0, 50.0)
 
 _POSITIVE = (1e-10, 1e10)  # far beyond what data in any sensible units ask for
 _RANGES = {
-    "a": (1.01, 31.0),  # from all harmonics nearly alike to little but the first
+    "a": (1.01, 31.0),  # from harmonics nearly alike to 3 % of the first's variance for the rest
     "b": _POSITIVE,
     "gamma": _POSITIVE,
     "mu": (-math.inf, math.inf),
@@ -187,9 +188,11 @@ def maximise_evidence(
     smoothness : sequence of float, default=(8, 2)
         The values of a at which searches start. Smooth priors have few modes: begin there.
     bounds : mapping of str to (float, float), optional
-        Ranges for any of "a", "b" (of k(0, 0)), "gamma", "mu" and, say, "alpha".
+        Ranges for any of "a", "b", "gamma", "mu" and, say, "alpha". That of "b" is one for the
+        variance k(0, 0), which is searched in its place.
     objective : {"bound", "laplace"} or callable, default="bound"
-        The lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or a function
+        The lower bound of Laplace's Gaussian, Laplace's evidence, which is the paper's with the
+        constants that its print lacks (book/reference/errata, *constants*), or a function
         that finds the Gaussian of the highest bound from a mode, such as
         :func:`~bayesloss.learning.evidence.variational.nearest`.
     max_iter : int, default=200

@@ -21,6 +21,9 @@ grows by at least what a draw's w tells of its half: with delta = w^T S_ww^-1 w,
 a binary signal in Gaussian noise, between 0 and log 2,
 
     T(delta) = log 2 - E_z log(1 + exp(-2 (delta + sqrt(delta) z))),   z ~ N(0, 1).
+
+All this is derived in book/beyond/variational; *The twin* there has T(delta). The bound that
+Laplace's Gaussian has for the same, ``LogJoint.twin_bound``, is lower, and closed.
 """
 
 import math
@@ -69,8 +72,8 @@ def representatives(joint: LogJoint) -> tuple[Int[Tensor, " k"], Float[Tensor, "
     """
     prior = joint.prior
     data = joint.data
-    spread = prior.precision.rsqrt().diag()
-    x = (data.features @ prior.mean_coefficients(prior.location, spread)).cpu().numpy()
+    root = prior.precision.rsqrt().diag()
+    x = (data.features @ prior.mean_coefficients(prior.location, root)).cpu().numpy()
     weights = data.weights.cpu().numpy()
     knots, rows = np.unique(x, return_index=True)
     if len(knots) <= _ROWS:
@@ -186,20 +189,45 @@ class GaussianBound:
         w = w.index_add(0, rows, -2 * weight * (exact.by_variance - normal.by_variance[rows]))
         by_g = weight[:, None] * exact.by_g
         by_M = weight[:, None, None] * exact.by_M
-        # In q's metric m moves by R a and R to R (1 + E): g moves by 2 M a + E g, M by E M + M E.
-        directions = law.directions
-        within = V @ root @ directions
-        pull = 2 * V.T @ (G * (by_g @ within.T)).sum(dim=0)
-        inner = (G.T @ by_M.flatten(1)).view(len(G.T), *by_M.shape[1:])
-        inner = (within[:, None] @ inner)[:, 0]  # sum_n diag(G_n) V R B by_M_n
-        back = torch.linalg.solve_triangular(root.T, directions, upper=False)
-        # Beyond the directions M is nothing, but it turns towards what g is there.
-        turned = 2 * J.T @ by_g - back @ ((J @ root @ directions).T @ by_g)
-        bend = -(turned + 2 * V.T @ inner) @ back.T
-        return Fit(value=value, s=s, w=w, pull=pull, bend=0.5 * (bend + bend.T))
+        pull, bend = self.by_shape(root, J, G, law.directions, by_g, by_M)
+        return Fit(value=value, s=s, w=w, pull=pull, bend=bend)
+
+    def by_shape(
+        self,
+        root: Matrix,
+        J: Float[Tensor, "k D"],
+        G: Float[Tensor, "k T"],
+        directions: Float[Tensor, "D r"],
+        by_g: Float[Tensor, "k r"],
+        by_M: Float[Tensor, "k r r"],
+    ) -> tuple[Vector, Matrix]:
+        """The pull dL/dm and the bend -2 dL/dS of the laws' shape, by its derivatives at k rows.
+
+        Nu at row n has g = R^T J_n and M = R^T V^T diag(G_n) V R, of which its law knows Q^T g and
+        Q^T M Q, with Q the directions, which span R^T W of the functionals W. Where m moves by dm,
+        and R to R (1 + E),
+
+            dg = 2 R^T V^T diag(G_n) V dm + E^T g,   dM = E^T M + M E,   dQ = (1 - Q Q^T) E^T Q,
+            dL = sum_n by_g_n . d(Q^T g) + by_M_n . d(Q^T M Q) = pull . dm + X . E.
+
+        S moves by R (E + E^T) R^T, so that X is symmetric, and the bend is -R^-T X R^-1. As M is
+        zero beyond Q, dQ counts only with g, and X is the symmetric part of
+
+            sum_n (2 g - Q Q^T g) (Q by_g_n)^T + 2 M Q by_M_n Q^T.
+        """
+        V, _, _ = self.joint.prior.quadratic_form()
+        V_R_Q = V @ root @ directions
+        pull = 2 * V.T @ (G * (by_g @ V_R_Q.T)).sum(dim=0)
+        weighted_M = (G.T @ by_M.flatten(1)).view(len(G.T), *by_M.shape[1:])
+        inner = (V_R_Q[:, None] @ weighted_M)[:, 0]  # sum_n diag(G_n) V R Q by_M_n
+        back = torch.linalg.solve_triangular(root.T, directions, upper=False)  # R^-T Q
+        # R^-T X R^-1, before it is made symmetric; R^-T g is J_n.
+        of_g = 2 * J.T @ by_g - back @ ((J @ root @ directions).T @ by_g)
+        bend = -(of_g + 2 * V.T @ inner) @ back.T
+        return pull, 0.5 * (bend + bend.T)
 
     def twin(self, m: Vector, precision: Matrix) -> Twin:
-        """What the mode at -w adds, if there is one."""
+        """What the mode at -w adds, T(delta), if there is one."""
         prior = self.joint.prior
         if prior.n_twins == 1:
             zero = m.new_zeros(())
@@ -225,11 +253,11 @@ class GaussianBound:
         G = self.joint.squares
         V, _, _ = prior.quadratic_form()
         weighted = q.w[:, None] * q.slopes
-        spread = V @ q.root
-        turn = 2 * (((G.T @ weighted) @ q.root) * spread).sum(dim=1)
+        V_R = V @ q.root
+        turn = 2 * (((G.T @ weighted) @ q.root) * V_R).sum(dim=1)
         gradient = q.slopes.T @ q.s - V.T @ turn - prior.precision * (q.m - prior.location)
         # The curvature and the quartic term are both sandwiches of V.
-        inner = 4 * (G.T @ (q.w[:, None] * G)) * (spread @ spread.T)
+        inner = 4 * (G.T @ (q.w[:, None] * G)) * (V_R @ V_R.T)
         inner.diagonal().sub_(2 * (G.T @ q.s))
         hessian = torch.diag(prior.precision) + q.slopes.T @ weighted + V.T @ inner @ V
         # The twin's share: d delta / dm = 2 S_ww^-1 w, d delta / dS_ww = -(S_ww^-1 w)(...)^T.

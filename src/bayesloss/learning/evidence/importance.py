@@ -29,7 +29,7 @@ class WeightedDraws:
 
     Attributes
     ----------
-    Gamma, log_ratios : Tensor of shape (K, M + 1), (K,)
+    Gamma, log_ratios : Tensor of shape (K, D), (K,)
         The draws, and log p(D, Gamma_k) - log q(Gamma_k) in nats.
     """
 
@@ -114,9 +114,10 @@ def log_ratios(
     prior = joint.prior
     Gamma = mode + noise @ root.T
     nu = prior.coefficients(Gamma) @ joint.data.features.T
-    # The constant of the prior's normal density and that of q's are one, and left out.
-    squares = (Gamma - prior.location) ** 2 @ prior.precision - prior.precision.log().sum()
-    log_joint = joint.likelihood.log_density(nu, joint.data) - 0.5 * squares
+    # The constant (2 pi)^(-D/2) is the same in the prior's density and in q's, and cancels.
+    squares = (Gamma - prior.location) ** 2 @ prior.precision
+    log_det = prior.precision.log().sum()
+    log_joint = joint.likelihood.log_density(nu, joint.data) - 0.5 * (squares - log_det)
     log_q = [-0.5 * (noise**2).sum(dim=1)]
     if prior.n_twins == 2:
         mirrored = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1) - mode

@@ -11,9 +11,14 @@ closed, as in Imhof (1961). About the mean mu, with the variance v = sum_k (g_k^
 where each term begins with t^3: directions of small lambda may be left out, and count as normal.
 With H(t) = -pi t / sinh(pi t), the Fourier transform of (log sigma)'',
 
-    E log sigma(nu) = log sigma(mu) + (1 / pi) Re int_0^inf H(t) e^(i t mu) (1 - phi(t)) / t^2 dt.
+    E log sigma(nu) = log sigma(mu) + (1 / pi) Re int_0^inf H(t) e^(i t mu) (1 - phi(t)) / t^2 dt,
 
-Its derivatives by mu and v are again such integrals, as are those by g and M.
+as derived in book/beyond/variational, *Labels: one integral, exactly*. Its derivatives are again
+such integrals; for those by g and M, 1 - phi becomes -phi d log phi. At fixed mu and v, with
+u_k = 1 / (1 - 2 i t lambda_k) and along the eigenvectors of M,
+
+    d log phi / d g_k = -t^2 g_k (u_k - 1),
+    d log phi / d M_jk = -i t^3 g_j g_k u_j u_k - 2 t^2 lambda_k (u_k - 1) [j = k].
 """
 
 import math
@@ -106,8 +111,9 @@ class SourceLaw:
 
     def expected_log_sigmoid(self) -> Expectation:
         """E log sigma(nu) and its derivatives, to 1e-8 at each point."""
-        # The wider nu, the more nodes, enough for 1e-8. Points that need as many are done together,
-        # and numbers of nodes are multiples of 8: few rules are made, and kept.
+        # The wider nu, the more nodes: *How many nodes?* in book/beyond/variational has the errors.
+        # Points that need as many are done together, and numbers of nodes are multiples of 8: few
+        # rules are made, and kept.
         n_nodes = 10 + 3.5 * self.mean.abs() + 5 * self.variance.sqrt()
         n_nodes = (8 * (n_nodes / 8).ceil()).clamp_max(_NODES).int()
         order = n_nodes.argsort()
@@ -129,31 +135,31 @@ class SourceLaw:
         g = self.slopes[rows, None]
         lam = self.eigenvalues[rows, None]
         t, share = _nodes(variance, n_nodes)  # (n, t)
-        # Of each axis z = 1 / (1 - 2 i t lambda), with the real part 1 / (1 + (2 t lambda)^2).
+        # u = 1 / (1 - 2 i t lambda) of each axis, with the real part 1 / (1 + (2 t lambda)^2).
         turn = 2 * t[..., None] * lam  # (n, t, r)
-        z_real = 1 / (1 + turn**2)
-        z_imag = turn * z_real
+        u_real = 1 / (1 + turn**2)
+        u_imag = turn * u_real
         squares = (t[..., None] * g) ** 2
         # log phi = size + i angle.
-        size = (turn**2 / 4 - torch.log1p(turn**2) / 4 + squares * turn * z_imag / 2).sum(dim=-1)
+        size = (turn**2 / 4 - torch.log1p(turn**2) / 4 + squares * turn * u_imag / 2).sum(dim=-1)
         size = (size - t**2 * variance[:, None] / 2).clamp_min(_LOG_LEAST)
-        angle = (torch.atan(turn) - turn - squares * z_imag).sum(dim=-1) / 2
+        angle = (torch.atan(turn) - turn - squares * u_imag).sum(dim=-1) / 2
         phi = torch.polar(size.exp(), angle)
         # 1 - phi, without cancellation where phi is near 1: rest_real - i phi.imag.
         rest_real = 2 * torch.sin(angle / 2) ** 2 - torch.expm1(size) * torch.cos(angle)
         kernel = torch.polar(-share / (t * torch.sinh(math.pi * t)), t * mean[:, None])
         missing = kernel * torch.complex(rest_real, -phi.imag)
-        # The derivatives of log phi, over t^2, meet this factor.
+        # The integrand moves by this times d log phi / t^2.
         pull = -kernel * phi * t**2
-        # Re pull (z - 1), as z - 1 has the real part -turn z_imag.
-        turned = -(pull.real[:, None] @ (turn * z_imag) + pull.imag[:, None] @ z_imag)
-        # By M: Re factor z_j z_k, factor = -i t pull.
+        # Re pull (u - 1), as u - 1 has the real part -turn u_imag. By g: -g times this.
+        turned = -(pull.real[:, None] @ (turn * u_imag) + pull.imag[:, None] @ u_imag)
+        # By M: Re factor u_j u_k g_j g_k, factor = -i t pull.
         factor_real = (t * pull.imag)[..., None]
         factor_imag = -(t * pull.real)[..., None]
-        real = factor_real * z_real - factor_imag * z_imag  # of factor z
-        less_imag = -factor_real * z_imag - factor_imag * z_real
+        real = factor_real * u_real - factor_imag * u_imag  # of factor u
+        less_imag = -factor_real * u_imag - factor_imag * u_real
         both = torch.cat([real, less_imag], dim=1)
-        by_M = (g.mT * g) * (both.mT @ torch.cat([z_real, z_imag], dim=1))
+        by_M = (g.mT * g) * (both.mT @ torch.cat([u_real, u_imag], dim=1))
         by_M = by_M - torch.diag_embed((2 * lam * turned)[:, 0])
         return Expectation(
             value=torch.nn.functional.logsigmoid(mean) + missing.real.sum(dim=1),
@@ -172,7 +178,7 @@ def _nodes(
     nodes, node_weights = gauss_legendre(n_nodes)
     nodes = nodes.to(variance.device)
     node_weights = node_weights.to(variance.device)
-    # t = width sinh(u), and dt = (width^2 + t^2)^1/2 du.
+    # t = width sinh(s), and dt = (width^2 + t^2)^1/2 ds.
     half = torch.asinh(_END / width) / 2
     t = width * torch.sinh((nodes + 1) * half)
     return t, node_weights * half * torch.sqrt(width**2 + t**2)

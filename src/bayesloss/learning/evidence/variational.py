@@ -1,8 +1,9 @@
 """Variational inference for sources: the Gaussian nearest to the posterior (beyond W&N 4.1).
 
 Among Gaussians q = N(m, S) find the one with the highest lower bound L(q) on the evidence, see
-``gaussian_bound``. In q's metric the gradient (S E_q[grad], S^-1 -> E_q[H]) is a Newton step,
-corrected as in L-BFGS for how E_q[H] changes; backtracking makes every step an ascent.
+``gaussian_bound``; the fixed point and its derivation are in book/beyond/variational. In q's metric
+the gradient (S E_q[grad], S^-1 -> E_q[H]) is a Newton step, corrected as in L-BFGS for how E_q[H]
+changes; backtracking makes every step an ascent.
 """
 
 import math
@@ -184,7 +185,11 @@ def _climb(bound: GaussianBound, q: Trial, max_iter: int) -> _Top:
 
 
 def _uphill(bound: GaussianBound, q: Trial) -> Tensor:
-    """The gradient of L by a and B in q's metric, of shape (D + D^2,): see :func:`_backtrack`."""
+    """The gradient of L by a and B, of shape (D + D^2,): see :func:`_backtrack`.
+
+    The KL divergence from q to the q of a and B is |a|^2 / 2 + |B|^2 / 2 to second order: with
+    sqrt(2) B in S^-1, the plain norm of both is q's metric.
+    """
     gradient, hessian = bound.derivatives(q)
     unit = torch.eye(len(q.m)).to(q.m)
     B = (q.root.T @ hessian @ q.root - unit) / math.sqrt(2)
@@ -202,18 +207,18 @@ class _Moved:
 def _backtrack(bound: GaussianBound, q: Trial, step: Tensor, gain: float) -> _Moved | None:
     """Halve the step until the bound rises by a fair part of what it promises.
 
-    With a and B, m becomes m + R a, and S^-1 becomes R^-T (1 + B + B^2 / 2) R^-1, positive definite
-    (Lin, Schmidt and Khan 2020).
+    With a and B, m becomes m + R a, and S^-1 becomes R^-T (1 + C + C^2 / 2) R^-1, C = sqrt(2) B,
+    which is positive definite (Lin, Schmidt and Khan 2020).
     """
     size = len(q.m)
     unit = torch.eye(size).to(q.m)
-    factor = torch.linalg.cholesky(q.precision)
+    factor = torch.linalg.cholesky(q.precision)  # R^-T, in units of the prior, as the precision
     rounding = ROUNDING * abs(float(q.value))
     fraction = 1.0
     while fraction > _LEAST_STEP:
         a, B = (fraction * step).split([size, size**2])
-        B = math.sqrt(2) * B.view(size, size)
-        precision = factor @ (unit + B + 0.5 * B @ B) @ factor.T
+        C = math.sqrt(2) * B.view(size, size)
+        precision = factor @ (unit + C + 0.5 * C @ C) @ factor.T
         precision = 0.5 * (precision + precision.T)
         _, not_positive = torch.linalg.cholesky_ex(precision)
         if not int(not_positive):

@@ -1,7 +1,7 @@
 """Laplace's approximation to the posterior over sources (W&N section 4.1 and appendix D).
 
-Newton's method finds a mode of the log joint density of the data and Gamma = (w, nu_0). The Hessian
-there, eq. (11), gives a Gaussian with covariance H^-1, and the evidence of appendix D.
+Newton's method finds a mode of the log joint density of the data and Gamma, of D numbers. The
+Hessian there, eq. (11), gives a Gaussian with covariance H^-1, and the evidence of appendix D.
 
 Few deterministic draws represent it. Let F = U S V^T be the derivative of nu at points x by z, with
 Gamma = mode + R z. The first coordinates of V^T z, standard normal too, move nu most, and Sobol's
@@ -34,9 +34,9 @@ class Posterior:
     Attributes
     ----------
     prior, likelihood : SourcePrior, Likelihood
-    mode, root : Tensor of shape (M + 1,), (M + 1, M + 1)
-        The weights w, then nu_0; and a square root of the covariance, with Gamma = mode + root z
-        for standard normal z.
+    mode, root : Tensor of shape (D,), (D, D)
+        The D parameters Gamma of the prior, nu_0 last; and a square root of the covariance, with
+        Gamma = mode + root z for standard normal z.
     log_evidence, evidence_bound : float
         Laplace's log p(D) in nats, and a lower bound by the same Gaussian: the nearer, the better.
     least_curvature : float
@@ -58,7 +58,7 @@ class Posterior:
 
     @property
     def covariance(self) -> Tensor:
-        """The inverse of the Hessian (11) at the mode, of shape (M + 1, M + 1)."""
+        """The inverse of the Hessian (11) at the mode, of shape (D, D)."""
         return self.root @ self.root.T  # section 4.1: H^-1
 
     def mean(self, x: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class Posterior:
         return torch.cat(means), torch.cat(variances).clamp_min(0)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n independent Gamma from the approximate posterior, of shape (n, M + 1)."""
+        """Draw n independent Gamma from the approximate posterior, of shape (n, D)."""
         noise = torch.randn((n, len(self.mode)), dtype=torch.float64, generator=generator)
         return self.mode + noise.to(self.mode.device) @ self.root.T  # q(Gamma | D), section 4.1
 
@@ -106,7 +106,7 @@ def laplace(
     x, y : Tensor of shape (n,)
     sample_weight : Tensor of shape (n,), optional
         How many times each datum counts; positive.
-    start : Tensor of shape (M + 1,), optional
+    start : Tensor of shape (D,), optional
         Where Newton's method begins; by default near the prior mean of nu.
     max_iter : int, default=200
         The most Newton steps; if they reach no mode, there is a ConvergenceWarning.
@@ -180,5 +180,6 @@ def ordered_root(posterior: Posterior, low: float, high: float) -> Float[Tensor,
     # Each column moves nu upwards where it moves it most.
     largest = left.abs().argmax(dim=0)
     signs = left[largest, torch.arange(len(largest))].sign()
-    right[: len(signs)] *= signs[: len(right), None]
+    k = min(len(left), len(right))  # columns of the root that move nu at the points
+    right[:k] *= signs[:k, None]
     return root @ right.T

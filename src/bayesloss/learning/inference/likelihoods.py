@@ -29,7 +29,8 @@ class Observations:
     Attributes
     ----------
     features, targets, weights : Tensor of shape (rows, F), (rows,), (rows,)
-        The weights say how many data each row stands for.
+        The weights say how many data each row stands for. Under Gaussian noise the rows themselves
+        are weighted, and only the sum of the weights counts.
 
     Examples
     --------
@@ -154,15 +155,17 @@ class Gaussian(Likelihood):
         residual = torch.linalg.vector_norm(folded[:, size] - left @ explained)
         targets = torch.cat([explained, residual[None]])
         features = torch.cat([values[:, None] * right, right.new_zeros((1, size))])
-        return Observations(features, targets, torch.full_like(targets, total / len(targets)))
+        # The rows are weighted already: of these weights only the sum counts.
+        weights = torch.full_like(targets, total / len(targets))
+        return Observations(features, targets, weights)
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         squares = ((nu - data.targets) ** 2).sum(dim=-1)
         constant = 0.5 * data.weights.sum() * (torch.log(self.alpha) - math.log(2 * math.pi))
-        return constant - 0.5 * self.alpha * squares  # eq. (17), summed
+        return constant - 0.5 * self.alpha * squares  # eqs. (17) and (18), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)  # eq. (18)
+        return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)  # of eq. (18) by nu
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
         return self.log_density(mean, data) - 0.5 * self.alpha * variance.sum()

@@ -66,26 +66,35 @@ class LogDensity(ABC):
     def divergence(self, m: Vector, root: Matrix) -> Scalar:
         """KL(q || prior) of q = N(m, root root^T), the root triangular."""
         precision = self.prior.precision
-        spread = precision * ((m - self.prior.location) ** 2 + (root**2).sum(dim=1))
-        return 0.5 * (spread - 1).sum() - (precision.sqrt() * root.diagonal()).log().sum()
+        second_moments = precision * ((m - self.prior.location) ** 2 + (root**2).sum(dim=1))
+        return 0.5 * (second_moments - 1).sum() - (precision.sqrt() * root.diagonal()).log().sum()
 
     def log_evidence(self, Gamma: Vector, curvature: Matrix | None = None) -> Scalar:
-        """Laplace's log p(D) with the mode at Gamma (appendix D), all constants included."""
+        """Laplace's log p(D) with the mode at Gamma, as derived in book/learning/laplace.
+
+        It is appendix D's with (D / 2) log 2 pi and the twin, which the print lacks.
+        """
         if curvature is None:
             curvature = self.curvature(Gamma)
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
-        return self(Gamma) - 0.5 * log_det + self.twin_share(Gamma, curvature)  # appendix D
+        return self(Gamma) - 0.5 * log_det + self.twin_bound(Gamma, curvature)  # appendix D
 
-    def twin_share(self, Gamma: Vector, curvature: Matrix) -> Scalar:
-        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap."""
+    def twin_bound(self, Gamma: Vector, curvature: Matrix) -> Scalar:
+        """A lower bound on what the mode at -w adds to the entropy of q, at most log 2.
+
+        The entropy of an equal mixture of N(w, S_ww) and N(-w, S_ww) exceeds that of one by at
+        least log 2 - log(1 + exp(-d)), with d = w^T S_ww^-1 w / 2 the Bhattacharyya distance of the
+        two: Kolchinsky and Tracey (2017), *Estimating mixture entropy with pairwise distances*.
+        T(delta) of ``gaussian_bound``, delta = 2 d, is nearer, but needs quadrature.
+        """
         if self.prior.n_twins == 1:
             return Gamma.new_zeros(())
-        # Half of w^T S_ww^-1 w, with S_ww^-1 the Schur complement of nu_0.
+        # S_ww^-1 is the Schur complement of nu_0 in S^-1.
         w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
         cross = curvature[:-1, -1]
         corner = curvature[-1, -1]
         distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
-        return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)
+        return math.log(2) - torch.nn.functional.softplus(-distance)
 
 
 @dataclass(frozen=True)
@@ -108,14 +117,8 @@ class LogJoint(LogDensity):
         """That of a user's data, checked and condensed."""
         if sample_weight is None:
             sample_weight = torch.ones_like(x)
-        check_data(x, y, sample_weight)
-        data = likelihood.condense(
-            prior.features,
-            x.to(torch.float64),
-            y.to(torch.float64),
-            sample_weight.to(torch.float64),
-        )
-        return cls(prior, likelihood, data)
+        x, y, sample_weight = check_data(x, y, sample_weight)
+        return cls(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
 
     @cached_property
     def squares(self) -> Float[Tensor, "n T"]:
@@ -128,8 +131,11 @@ class LogJoint(LogDensity):
 
     def moments(self, m: Vector, root: Matrix, slopes: Float[Tensor, "n D"]) -> tuple[Rows, Rows]:
         """Mean and variance of nu at each row, for Gamma ~ N(m, root root^T) and slopes at m."""
-        spread = self.prior.quadratic_form()[0] @ root
-        quadratic = ((self.squares @ (spread @ spread.T) ** 2) * self.squares).sum(dim=1)
+        V, _, _ = self.prior.quadratic_form()
+        deviations = V @ root
+        K = deviations @ deviations.T
+        G = self.squares
+        quadratic = ((G @ K**2) * G).sum(dim=1)
         mean = self.data.features @ self.prior.mean_coefficients(m, root)
         # Rounding may fall below zero. [MP92, section 3.2b]
         variance = ((slopes @ root) ** 2).sum(dim=1) + 2 * quadratic.clamp_min(0)
@@ -164,11 +170,11 @@ class LogJoint(LogDensity):
         fit = self.likelihood.expected_log_density(*moments, self.data)
         if fit is None:
             return Gamma.new_tensor(math.nan)
-        return fit - self.divergence(Gamma, root) + self.twin_share(Gamma, curvature)
+        return fit - self.divergence(Gamma, root) + self.twin_bound(Gamma, curvature)
 
 
-def check_data(x: Tensor, y: Tensor, sample_weight: Tensor) -> None:
-    """A ValueError unless all are finite and of one shape (n,), and the weights positive."""
+def check_data(x: Tensor, y: Tensor, sample_weight: Tensor) -> tuple[Rows, Rows, Rows]:
+    """All as float64; a ValueError unless finite and of one shape (n,), with positive weights."""
     for name, values in (("y", y), ("sample_weight", sample_weight)):
         if x.ndim != 1 or values.shape != x.shape or len(x) == 0:
             shapes = f"{tuple(x.shape)} and {tuple(values.shape)}"
@@ -177,6 +183,7 @@ def check_data(x: Tensor, y: Tensor, sample_weight: Tensor) -> None:
     _check_all(torch.isfinite(y), "finite y")
     positive = torch.isfinite(sample_weight) & (sample_weight > 0)
     _check_all(positive, "positive finite sample_weight")
+    return x.to(torch.float64), y.to(torch.float64), sample_weight.to(torch.float64)
 
 
 def _check_all(good: Tensor, expected: str) -> None:

@@ -14,9 +14,14 @@ import torch
 
 from bayesloss.learning.inference.log_joint import LogDensity, Matrix, Scalar, Vector
 
-_EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
-_NEAR = 1e-6  # nats that a mode may be short of where evidences are compared: none feels them
-_CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
+# What the next step would gain, in nats. The search stops at the first: the mode is then known to
+# half the digits that floating point has. It stops at the second where evidences are compared: so
+# little does not change them.
+_GAIN_TO_STOP = 1e-18
+_GAIN_TO_COMPARE = 1e-6
+# Rounding errors may keep a mode from becoming so exact. Below this gain they end the search where
+# it does not fall any more, and the mode counts as found.
+_GAIN_CONVERGED = 1e-10
 ROUNDING = 1e-14  # part of the log joint that its rounding errors may be: 45 of the last digit
 FAIR = 1e-4  # part of the predicted gain that a step has to bring, as is usual (Armijo's rule)
 _SHORTEST = 1e-10  # part of a step: after 33 halvings the search gives up
@@ -35,9 +40,9 @@ class Mode:
 
 
 def find_mode(
-    joint: LogDensity, start: Vector, *, max_iter: int = 200, exact: float = _EXACT
+    joint: LogDensity, start: Vector, *, max_iter: int = 200, gain_to_stop: float = _GAIN_TO_STOP
 ) -> Mode:
-    """Climb to a mode by Newton's method, until a step would gain less than ``exact`` nats."""
+    """Climb to a mode by Newton's method, until a step would gain less than ``gain_to_stop``."""
     scale = joint.prior.precision.rsqrt()
     Gamma = start
     value = joint(start)
@@ -50,13 +55,13 @@ def find_mode(
         curvature = scale[:, None] * hessian * scale
         factor, indefinite = torch.linalg.cholesky_ex(curvature)
         if indefinite:
-            step, gain = _saddle_free_step(curvature, slope, exact)
+            step, gain = _saddle_free_step(curvature, slope, gain_to_stop)
         else:
             step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
             gain = 0.5 * float(slope @ step)
         # Near a mode each step squares the gain; where it no longer falls, only rounding is left.
-        only_rounding = not indefinite and last_gain <= gain < _CLOSE
-        if gain < exact or n_iter == max_iter or only_rounding:
+        only_rounding = not indefinite and last_gain <= gain < _GAIN_CONVERGED
+        if gain < gain_to_stop or n_iter == max_iter or only_rounding:
             break
         moved = _ascend(joint, Gamma, scale * step, value, gain)
         if moved is None:
@@ -66,7 +71,7 @@ def find_mode(
     values = torch.linalg.eigvalsh(curvature)
     # What is smaller than rounding errors of the largest is none.
     definite = not indefinite and bool(values[0] > torch.finfo(values.dtype).eps * values[-1])
-    converged = definite and gain < max(exact, _CLOSE, ROUNDING * abs(float(value)))
+    converged = definite and gain < max(gain_to_stop, _GAIN_CONVERGED, ROUNDING * abs(float(value)))
     return Mode(
         Gamma=Gamma,
         curvature=curvature,
@@ -111,7 +116,7 @@ def choose_prior(
 
     They differ in hyper-parameters alone, and so share Gamma.
     """
-    modes = find_modes(joints, start, known, exact=_NEAR)
+    modes = find_modes(joints, start, known, gain_to_stop=_GAIN_TO_COMPARE)
     evidence = {
         place: float(joints[place].log_evidence(mode.Gamma, mode.curvature))
         for place, mode in modes.items()
@@ -123,12 +128,14 @@ def choose_prior(
     return ChosenPrior(place=best, log_evidence=evidence[best], near_modes=near)
 
 
-def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[Vector, float]:
+def _saddle_free_step(
+    curvature: Matrix, slope: Vector, gain_to_stop: float
+) -> tuple[Vector, float]:
     """A step away from a saddle, and its expected gain; on the saddle, the lowest eigenvector."""
     values, vectors = torch.linalg.eigh(curvature)
     step = vectors @ ((vectors.T @ slope) / values.abs().clamp_min(LEAST_EIGENVALUE))
     gain = 0.5 * float(slope @ step)
-    if gain < exact:
+    if gain < gain_to_stop:
         return vectors[:, 0], -0.5 * float(values[0])
     return step, gain
 
@@ -139,7 +146,7 @@ def _ascend(
     """Halve the step until the log joint rises by a fair part of what Newton's model predicts."""
     rounding = ROUNDING * abs(float(value))
     # What rounding errors hide from a full step, no smaller one finds.
-    shortest = 1.0 if gain < _CLOSE else _SHORTEST
+    shortest = 1.0 if gain < _GAIN_CONVERGED else _SHORTEST
     fraction = 1.0
     while fraction >= shortest:
         moved = Gamma + fraction * step

@@ -21,7 +21,7 @@ from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.data.folds import Folds
 from bayesloss.learning.links.alternation import CurveFit, Round
 from bayesloss.learning.links.fitted_link import shaped
-from bayesloss.learning.links.tables import HermiteTable, moved
+from bayesloss.learning.links.tables import HermiteTable, to_device
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.threads import on_one_thread
 
@@ -68,7 +68,7 @@ def _table(curve: LinkCalibrator, scores: Tensor) -> HermiteTable:
     slopes = PchipInterpolator(nodes, log_odds).derivative()(nodes)
     values = torch.from_numpy(log_odds)[None]
     table = HermiteTable(torch.from_numpy(nodes), values, torch.from_numpy(slopes)[None])
-    return moved([table], scores.device)[0]
+    return to_device([table], scores.device)[0]
 
 
 @on_one_thread

@@ -2,8 +2,9 @@
 
 E-step: given the weights, hence the scores x = beta . z, the Laplace posterior of nu. The data are
 spread on a grid, so that the cost does not grow with their number. M-step: given the posterior,
-raise the penalised expected log likelihood in beta. With an exact posterior every round would raise
-the marginal likelihood of beta; with Laplace's a round may lower it.
+raise Q(beta), the expected log likelihood; we subtract a penalty on beta, that of C, which W&N do
+not have. With an exact posterior every round would raise the marginal likelihood of beta, less the
+penalty; with Laplace's a round may lower it.
 """
 
 import math
@@ -23,8 +24,8 @@ from bayesloss.learning.links.tables import (
     HermiteTable,
     enough_nodes,
     expected_log_probabilities,
-    moved,
     table_nodes,
+    to_device,
 )
 from bayesloss.learning.sources.priors import SourcePrior, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
@@ -33,7 +34,10 @@ from bayesloss.learning.weights.weight_search import LogProbability, WeightFit, 
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # of an M-step: few, as the posterior moves meanwhile
-_COARSE = 128  # nodes of the grid on which priors are compared: enough
+# Nodes of the grid on which priors are compared. On a kinked link this changes differences of the
+# evidences by half a nat at most with 10,000 data. With 100,000 it is a few nats, but the best
+# prior is still the same.
+_COARSE = 128
 _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
 _ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
 
@@ -49,7 +53,7 @@ class LinkModel:
         Where EM begins.
     family : sequence of SourcePrior
         The priors from which Laplace's evidence chooses, the stiffest last; or the prior alone.
-    noise : Tensor of shape (S, M + 1)
+    noise : Tensor of shape (S, D)
         Standard normal.
     ordered : bool, default=False
         Whether the first columns of the noise move the link most.
@@ -60,11 +64,11 @@ class LinkModel:
     likelihood: Bernoulli
     prior: SourcePrior[TrigonometricKernel]
     family: Sequence[SourcePrior[TrigonometricKernel]]
-    noise: Float[Tensor, "S M1"] = field(repr=False)
+    noise: Float[Tensor, "S D"] = field(repr=False)
     ordered: bool = False
     constant_ends: bool = False
 
-    def draws(self, posterior: Posterior, low: float, high: float) -> Float[Tensor, "S M1"]:
+    def draws(self, posterior: Posterior, low: float, high: float) -> Float[Tensor, "S D"]:
         """Draws of Gamma that represent a posterior, for scores from low to high."""
         root = posterior.root
         if self.ordered:
@@ -83,7 +87,7 @@ class LinkFit:
     beta: Float[Tensor, " d"]
     scores: Float[Tensor, " n"]
     posterior: Posterior
-    draws: Float[Tensor, "S M1"] = field(repr=False)
+    draws: Float[Tensor, "S D"] = field(repr=False)
     unsettled: tuple[str, ...]
     history: dict[str, list[float]] = field(repr=False)
 
@@ -130,7 +134,8 @@ class EM:
         self.high = float(x.max())
         if self.high == self.low:  # of constant inputs one node would do
             self.high = self.low + edge
-        if number & (number - 1) == 0:
+        is_power_of_two = number & (number - 1) == 0
+        if is_power_of_two:
             self._choose_prior(x)
         n = self.data.total
         size = grid_size(self.prior, self.high - self.low, n)
@@ -151,7 +156,7 @@ class EM:
         before = self.beta
         fit = maximise_weights(
             self.data,
-            _expectation(self._expectations(), self.data.labels[0]),
+            _log_probability_of(self._expectations(), self.data.labels[0]),
             before,
             torch.zeros_like(before[:, 0]),
             free_offset=False,
@@ -172,7 +177,7 @@ class EM:
             raise RuntimeError("expected an E-step before anything is asked of its posterior")
         return self._posterior
 
-    def draws(self) -> Float[Tensor, "S M1"]:
+    def draws(self) -> Float[Tensor, "S D"]:
         """Draws of Gamma that represent the posterior."""
         return self.model.draws(self.found(), self.low, self.high)
 
@@ -227,10 +232,10 @@ class EM:
         table = expected_log_probabilities(self.prior, loss, self.draws(), nodes)
         if self.model.constant_ends:
             table = table.constant_beyond(self.prior.kernel.edge)
-        return moved([table], self.data.centre.device)[0]
+        return to_device([table], self.data.centre.device)[0]
 
 
-def _expectation(table: HermiteTable, labels: Float[Tensor, " n"]) -> LogProbability:
+def _log_probability_of(table: HermiteTable, labels: Float[Tensor, " n"]) -> LogProbability:
     """Q of section 4.2, a datum: the expected log probabilities of labels, and their slopes."""
 
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:

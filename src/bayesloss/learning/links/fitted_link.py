@@ -26,7 +26,7 @@ DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for bands: 64 put an end at 95 % wrong by 0.3 standard deviations or so
 _ROWS = 4096  # data in a block,
 _TABULATED = 2**14  # or where slopes are read off a table
-_STEPS = 4096  # of a table of slopes, for each half period: 32 for a wave of the highest usual one
+_STEPS = 4096  # of a table of slopes a half period: 128 a wave of f^2's highest harmonic if M = 64
 _FLAT = 1e-6  # the least mean slope that scores are multiplied by: a GP's may be zero or below
 
 
@@ -39,7 +39,7 @@ class FittedLink:
     ----------
     posterior, loss : Posterior, ProperLoss
         Of nu at score / ``slope``; the loss whose inverse canonical link makes nu a probability.
-    draws, band_draws : Tensor of shape (S, M + 1) and (B, M + 1)
+    draws, band_draws : Tensor of shape (S, D) and (B, D)
         From the posterior, for averages and for the quantiles of bands.
     slope : float
         The mean slope of nu over the training data; 1 for a GP that does not rise.

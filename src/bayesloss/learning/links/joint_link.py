@@ -30,7 +30,7 @@ from bayesloss.learning.inference.newton import choose_prior
 from bayesloss.learning.links.alternation import CurveFit, Round
 from bayesloss.learning.links.fitted_link import FittedLink, shaped
 from bayesloss.learning.links.softmax_joint import SoftmaxJoint
-from bayesloss.learning.links.tables import HermiteTable, moved, table_nodes
+from bayesloss.learning.links.tables import HermiteTable, table_nodes, to_device
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.label_likelihood import Curves
@@ -103,7 +103,7 @@ class Sources:
         slopes = self.prior.derivative(nodes, self.mode)
         table = HermiteTable(nodes, values, slopes)
         table = table.constant_beyond(self.prior.kernel.edge)  # eq. (13)
-        (table,) = moved([table], device)
+        (table,) = to_device([table], device)
         row = torch.arange(len(self.mode), device=device)[:, None]
 
         def at(scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,9 +16,13 @@ from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, PriorName, 
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
-# The family that the evidence chooses from: the variance of f about its level, and its smoothness.
-_STRAYS = (0.3, 0.1, 0.02)
-_MEMBERS = tuple(product(_STRAYS, (1.25, 2.5)))
+# The family that the evidence chooses from: the variance of f about its level, which has to be
+# below 1 - tau^2 = 0.75, down to links that are nearly lines; and a, for a rough link and one that
+# varies on four times the scale, log(a) / (pi c).
+_VARIANCES = (0.3, 0.1, 0.02)
+_MEMBERS = tuple(product(_VARIANCES, (1.25, 2.5)))
+_PAPERS_A = 1.2  # W&N section 5
+_PAPERS_N_BASIS = 64  # M, W&N section 5
 _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link span
 _FAR_OFF = 1e3  # how much more or less of it they may span where c is given
 _NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
@@ -53,7 +57,9 @@ class LinkPriors:
     @property
     def n_basis(self) -> int:
         """The number of basis functions."""
-        return self.n_given or (32 if self.chosen else 64)
+        if self.n_given:
+            return self.n_given
+        return 32 if self.chosen else _PAPERS_N_BASIS
 
     @property
     def n_parameters(self) -> int:
@@ -65,10 +71,10 @@ class LinkPriors:
         reach = float(scores.abs().max())
         if self.robust:
             reach = robust_reach(scores.numpy(), weight.numpy())
-        c = self._half_frequency(reach)
+        c = self._c_for(reach)
         if self.centred:
             return self._centred(c, *_MEMBERS[-1])
-        kernel = TrigonometricKernel(a=self.a or 1.2, c=c, n_basis=self.n_basis)
+        kernel = TrigonometricKernel(a=self.a or _PAPERS_A, c=c, n_basis=self.n_basis)
         if self.kind == "isgp":
             return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
         near = scores
@@ -87,7 +93,7 @@ class LinkPriors:
         kernel = TrigonometricKernel(a=a, c=c, n_basis=self.n_basis).scaled(variance)
         return CentredISGP(kernel, tau=0.5, gamma=self.gamma)  # slopes lie in 0 to 4 or so
 
-    def _half_frequency(self, reach: float) -> float:
+    def _c_for(self, reach: float) -> float:
         """The c of a kernel for scores within [-reach, reach]; a given c must not be far off."""
         if self.c is None:
             return _FILLED / reach if reach > _NOTHING else 1.0

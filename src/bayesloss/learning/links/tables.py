@@ -38,8 +38,10 @@ class HermiteTable:
         start = values[:, :-1]
         gain = values[:, 1:] - start
         rise = self.step * slopes[:, :-1]
-        fall = self.step * slopes[:, 1:]
-        cubic = [start, rise, 3 * gain - 2 * rise - fall, rise + fall - 2 * gain]
+        rise_at_end = self.step * slopes[:, 1:]
+        square = 3 * gain - 2 * rise - rise_at_end
+        cube = rise + rise_at_end - 2 * gain
+        cubic = [start, rise, square, cube]
         self.coefficients = torch.stack(cubic, dim=2).reshape(-1, 4)  # a row for each cell
 
     def __call__(self, x: Tensor, row: Tensor | int = 0) -> tuple[Tensor, Tensor]:
@@ -66,7 +68,7 @@ class HermiteTable:
         return other
 
 
-def moved(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteTable]:
+def to_device(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteTable]:
     """The same tables on another device, sent there together."""
     sent = torch.cat([table.coefficients for table in tables]).to(device)
     others = [copy.copy(table) for table in tables]
@@ -79,7 +81,8 @@ def moved(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteT
 def table_nodes(prior: Prior, reach: float = math.inf, n_half: int = 400) -> Tensor:
     """Equal steps, so many for each half period, for scores up to `reach`, at most three periods.
 
-    Beyond, functions are straight lines. 400 are over six for a wave of f^2's highest harmonic.
+    Beyond, functions are straight lines. 400 are 12.5 for each wave of f^2's highest harmonic where
+    M is 64: a half period has M / 2 of these waves.
     """
     edge = trigonometric(prior, "whose periods the table covers").edge
     periods = max(1, math.ceil(min(reach / edge, 3)))

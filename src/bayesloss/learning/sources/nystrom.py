@@ -94,7 +94,8 @@ class NystromBasis(Basis):
 def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> Tensor:
     """The integrals of k(x_i, z) k(x_j, z) over z from 0 to x: (M,) and (n,) to (n, M, M).
 
-    The key term of eq. (20), two signs of the print corrected. With s = sqrt(a) (x_i + x_j) / 2,
+    The key term of eq. (20). It has -a in the exponential, where the print has a, and erf, where
+    the print has erfi. With s = sqrt(a) (x_i + x_j) / 2,
 
         b^2 sqrt(pi / a) / 2 exp(-a (x_i - x_j)^2 / 4) (erf(s) - erf(s - sqrt(a) x)).
     """

@@ -16,6 +16,8 @@ The rest follows. With d = V Gamma,
 and for Gamma ~ N(m, S), with d = V m, K = V S V^T and J = du/dGamma at m,
 
     E u = P (d^2 + diag K) + A m,     Cov u = J S J^T + 2 P (K o K) P^T,         o: entry by entry.
+
+[MP92] is Mathai and Provost (1992), *Quadratic Forms in Random Variables*.
 """
 
 import math
@@ -34,13 +36,16 @@ from bayesloss.tensors import as_number, as_positive, as_scalar
 B = TypeVar("B", bound=Basis, covariant=True)
 PriorName = Literal["isgp", "gp"]
 
-_TOLD_APART = 1e8  # data that a grid is made for: of more, its error of 1e-7 is all the same
+# A grid is made no finer than for so many data: the log likelihood of one is then off by 1e-7 of
+# what it changes on the kernel's scale.
+_MOST_DATA = 1e8
 
 
 class SourcePrior(ABC, Generic[B]):
-    """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
+    """A Gaussian prior on Gamma, as (w, nu_0), and the function nu that Gamma stands for.
 
-    ``location`` and ``precision``, each of shape (M + 1,), are Gamma's prior mean and the diagonal
+    Gamma has D numbers: M + 1, or M + 2 with the level of a :class:`CentredISGP`. ``location`` and
+    ``precision``, each of shape (D,), are its prior mean and the diagonal
     of its prior precision. A subclass defines :meth:`quadratic_form`, :meth:`derivative` and, if
     they are not the kernel's integrals, :meth:`features`.
 
@@ -80,12 +85,12 @@ class SourcePrior(ABC, Generic[B]):
         return f"{type(self).__name__}({self.kernel!r}, mu={mu:.4g}, gamma={gamma:.4g})"
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n independent Gamma from the prior, of shape (n, M + 1)."""
+        """Draw n independent Gamma from the prior, of shape (n, D)."""
         noise = torch.randn((n, len(self.location)), dtype=torch.float64, generator=generator)
         return self.location + noise.to(self.mu.device) / self.precision.sqrt()  # definition 2
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values nu(x), x of shape (n,): Gamma (M + 1,) to (n,), or (S, M + 1) to (S, n)."""
+        """The values nu(x), x of shape (n,): Gamma (D,) to (n,), or (S, D) to (S, n)."""
         u = self.coefficients(Gamma)
         return torch.cat([u @ block.T for block in self.feature_blocks(x)], dim=-1)
 
@@ -123,8 +128,8 @@ class SourcePrior(ABC, Generic[B]):
         """The covariance of the coefficients for the same Gamma, of shape (F, F)."""
         V, P, _ = self.quadratic_form()
         slopes = self.jacobian(location) @ root
-        spread = V @ root
-        K = spread @ spread.T
+        deviations = V @ root
+        K = deviations @ deviations.T
         return slopes @ slopes.T + 2 * (P @ (P @ K**2).T)  # [MP92, section 3.2b]
 
     @abstractmethod
@@ -133,8 +138,8 @@ class SourcePrior(ABC, Generic[B]):
 
     def mean(self, x: Tensor) -> Tensor:
         """The prior mean of nu(x), of shape (n,); an ISGP's is mu + k(0, 0) x, theorem 5."""
-        spread = self.precision.rsqrt().diag()
-        return self.features(x) @ self.mean_coefficients(self.location, spread)  # eq. (10)
+        root = self.precision.rsqrt().diag()
+        return self.features(x) @ self.mean_coefficients(self.location, root)  # eq. (10)
 
     def start(self, x: Tensor) -> Tensor:
         """A Gamma near the prior mean of nu over the range of x, where a search may begin."""
@@ -215,9 +220,9 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
                 f"expected tau > 0, variance + tau^2 < 1, got {tau} and {variance:.4g}"
             )
         level = self.mu.new_tensor([math.sqrt(rest)])
-        spread = self.mu.new_tensor([self.tau**-2])
+        precision_of_level = self.mu.new_tensor([self.tau**-2])
         self.location = torch.cat([self.location[:-1], level, self.location[-1:]])
-        self.precision = torch.cat([self.precision[:-1], spread, self.precision[-1:]])
+        self.precision = torch.cat([self.precision[:-1], precision_of_level, self.precision[-1:]])
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
         return _with_intercept(*self.kernel.squares(), level=True)
@@ -343,10 +348,12 @@ def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:
 def grid_size(prior: SourcePrior, width: float, n: float) -> int:
     """How many nodes scores of this width need for n data, for the grid's error not to matter.
 
-    Spacing h moves the mode by about sqrt(n) (h/l)^2 / 12 posterior standard deviations, with the
-    length scale l = log(a) / (pi c); a thousandth of one is allowed: (h/l)^2 = 0.012 / sqrt(n).
+    Spacing h moves the mode by about sqrt(n) (h/l)^2 / 12 posterior standard deviations, as derived
+    in book/learning/em_cost, *Data on a grid*; a thousandth is allowed: (h/l)^2 = 0.012 / sqrt(n).
+    On the length scale l = log(a) / (pi c) a draw changes: at the wave number k pi c the eigenvalue
+    is b exp(-l k pi c).
     """
     kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
     length_scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
-    cells = math.ceil(width / length_scale * min(n, _TOLD_APART) ** 0.25 / math.sqrt(0.012))
+    cells = math.ceil(width / length_scale * min(n, _MOST_DATA) ** 0.25 / math.sqrt(0.012))
     return max(64, cells + 1)  # with fewer a step costs as much, by its M^3 products

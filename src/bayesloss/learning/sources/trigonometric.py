@@ -36,7 +36,7 @@ class TrigonometricKernel(Basis):
     a : float or scalar Tensor
         Decay of the eigenvalues, ``a > 1``: the larger, the smoother.
     c : float
-        Half the inverse period: functions repeat every ``2 / c``, in the units of x.
+        The inverse of half the period: functions repeat every ``2 / c``, in the units of x.
     n_basis : int, default=64
         Number M of basis functions, even.
     b : float or scalar Tensor, optional
@@ -74,7 +74,7 @@ class TrigonometricKernel(Basis):
     def scaled(
         self, variance: float | Tensor, a: float | Tensor | None = None
     ) -> "TrigonometricKernel":
-        """The kernel with this k(0, 0) and this or the same a, and the same c and M."""
+        """The kernel whose k(0, 0) is ``variance``, of this or the same a, and of the same c, M."""
         kernel = self
         if a is not None:
             kernel = TrigonometricKernel(a=a, c=self.c, n_basis=self.n_basis)
@@ -88,7 +88,10 @@ class TrigonometricKernel(Basis):
         )
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
-        """The kernel k(x, z) in closed form (appendix E), with x and z broadcast."""
+        """The kernel k(x, z), with x and z broadcast: the sum b Re (ratio + ... + ratio^(M/2)).
+
+        Appendix E prints it as one fraction, with errors: see book/reference/errata.
+        """
         angle = math.pi * self.c * (x.to(torch.float64) - z.to(torch.float64))
         ratio = torch.polar(1 / self.a.expand(angle.shape), angle)
         return self.b * (ratio * (1 - ratio ** (self.n_basis // 2)) / (1 - ratio)).real
@@ -114,10 +117,12 @@ class TrigonometricKernel(Basis):
         level, cosines, sines = p.split([1, self.n_basis, self.n_basis], dim=1)  # of f^2
         frequency = self._frequencies(w.device)
         series = torch.complex(-sines, -cosines) / frequency
-        # The rest sums series_k (z^k - 1), z = exp(i pi c x). As that cancels near x = 0, z - 1 is
-        # taken out, exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
+        # With z = exp(i pi c x) and frequency omega = k pi c, the integral of p cos + q sin from 0
+        # to x is Re (-q - i p) / omega (z^k - 1), and the rest sums these. As z^k - 1 cancels near
+        # x = 0, z - 1 is taken out, exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
         quotient = series.flip(1).cumsum(1).flip(1)
-        # A bound on the numbers that `_polynomial` holds a point: 8 (M S)^1/2 + 4 (M / S)^1/2.
+        # `_polynomial` holds 8 (M S)^1/2 + 4 (M / S)^1/2 numbers a point. These are about as many,
+        # or more; of few curves or functions they may be half as many, which does no harm.
         numbers = 16 * (self.n_basis // 8 + len(series))
         rows = max(1, BLOCK // numbers)
         values = []
@@ -129,7 +134,11 @@ class TrigonometricKernel(Basis):
         return torch.cat(values, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x), eq. (9): appendix E, with sin(m..) sin(n..) for sin(m..) sin(m..)."""
+        """The matrix psi(x) of eq. (9) from the squares: w^T psi w = h^T P (V w)^2 for every w.
+
+        Appendix E integrates each product of two basis functions by itself. These are the same
+        numbers, once a misprint is corrected: see *the mixed integral* in book/reference/errata.
+        """
         V, P = self.squares()
         return V.T @ ((self.integrals(x) @ P)[:, :, None] * V)
 

@@ -27,7 +27,7 @@ from bayesloss.calibrating.probit.expectation_propagation import (
     standard_normal,
 )
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Natural, decide
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, Sites, decide
 from bayesloss.calibrating.utility import LogUtility, check_max_loss
 from bayesloss.warnings import warn_caller
 
@@ -76,7 +76,7 @@ def loss_ep_probit(
             log_evidence=tilted.log_evidence[rose],
             converged=tilted.converged[rose],
             n_iterations=0,
-            sites=Natural(precision, shift),
+            sites=Sites(precision, shift),
         )
         q.write(active, part)
         proposed[active] = decide(part, targets[rose], noise[rose], threshold)

@@ -25,13 +25,14 @@ from torch import Tensor
 
 from bayesloss.calibrating.decide_together import Utility, decide_together
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.whitened_gp import Pair, WhitenedGP, curvature, hazard
+from bayesloss.calibrating.probit.whitened_gp import WhitenedGP, curvature, hazard
 from bayesloss.quadrature import gauss_hermite
 from bayesloss_book.beyond.together import experiment, loss_ep
 from paperledger.stores.results import runs
 
 PAPER = {"n_sets": 2, "n_draws": 256, "n_open": 8, "n_chain": 256, "n_labels": 8}
 STARTS = ("informed", "random")  # the choice of the Gaussian of least KL to the posterior, or LHG's
+Pair = tuple[Tensor, Tensor]  # of a Gaussian: its shift, and its precision
 M = 1.1  # in units of the largest loss, which it has to exceed; LHG's experiments have 1
 
 
