@@ -6,23 +6,26 @@ reading, and counts for itself: its figures, its theorems, its equations.
 """
 
 import string
+from collections.abc import Mapping
+from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 _AFTER_SPHINX = 900  # has numbered figures; the default is 500
 
-Numbers = dict[str, dict[str, tuple[int | str, ...]]]  # of one page: by kind, then by target
+# Of one page: by kind, then by target.
+Numbers = Mapping[str, Mapping[str, tuple[int | str, ...]]]
 
 
-def by_page(numbers: dict[str, Numbers]) -> dict[str, Numbers]:
+def by_page(numbers: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the numbers of those pages whose numbers are of one part, with a letter a page."""
     counted = {
         page: kinds
         for page, kinds in numbers.items()
         if any(len(number) == 1 for kind in kinds.values() for number in kind.values())
     }
-    lettered = {}
+    lettered: dict[str, Numbers] = {}
     for letter, (page, kinds) in zip(string.ascii_uppercase, counted.items(), strict=False):
         lettered[page] = {
             kind: {target: (letter, place) for place, target in enumerate(targets, start=1)}
@@ -35,8 +38,9 @@ def by_page(numbers: dict[str, Numbers]) -> dict[str, Numbers]:
 
 def renumber(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Replace Sphinx's numbers, and return the pages that have to be written again."""
-    lettered = by_page(env.toc_fignumbers)
-    env.toc_fignumbers.update(lettered)
+    numbers: Any = env.toc_fignumbers  # Sphinx writes letters as it writes numbers
+    lettered = by_page(numbers)
+    numbers.update(lettered)
     return list(lettered)
 
 

@@ -11,6 +11,5 @@ STALE: dict[str, Stale] = {
     "fit_cost_sparse": Stale("d978bc930", _LINK, _OURS),
     "fit_cost_ten": Stale("d978bc930", _LINK, _OURS),
     "learning_curves": Stale("d978bc930", _LINK, _HELD_OUT),
-    "multiclass": Stale("d978bc930", _LINK),
     "penalties": Stale("d978bc930", _LINK),
 }
