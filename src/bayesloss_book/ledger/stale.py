@@ -11,5 +11,4 @@ STALE: dict[str, Stale] = {
     "fit_cost_sparse": Stale("d978bc930", _LINK, _OURS),
     "fit_cost_ten": Stale("d978bc930", _LINK, _OURS),
     "learning_curves": Stale("d978bc930", _LINK, _HELD_OUT),
-    "penalties": Stale("d978bc930", _LINK),
 }
