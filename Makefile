@@ -34,7 +34,7 @@ FRONT_PAGE := _build/html/index.html
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.yml' 2>/dev/null) \
-    $(addprefix tools/,$(addsuffix .py,book_search chapters citation claim_chips descriptions how_made judging_calls student_notebooks unbroken)) \
+    $(addprefix tools/,$(addsuffix .py,book_search chapters citation claim_chips descriptions how_made judging_calls repository_buttons student_notebooks unbroken)) \
     $(wildcard data/results/*.json) paperledger.toml tools/search_words.yml
 
 # MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; its speech in other languages than
@@ -55,7 +55,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks take-back paper verify rerun falsify lint format lock mutants bench dist address clean
+.PHONY: help book pdf figures lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-install test-newest test-lowest test-processors test-seeds test-rounding notebooks take-back paper verify rerun falsify lint format lock mutants bench dist address clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 
 pdf: $(BUILT) ## PDFs in _build: the book to read, with the evidence, and a report a paper; needs Chromium
 	$(BIN)/python tools/pdf.py
+
+figures: $(BUILT) ## all figures as SVG in one archive in _build, to teach with
+	$(BIN)/python tools/figure_pack.py
 
 lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the first time
 	$(BIN)/python -m jupyterlab --config tools/lab_config.py

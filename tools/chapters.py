@@ -1,10 +1,11 @@
 """Sphinx extension: what stands around a chapter's text and is written in one place.
 
 Under its title a box says what a reader needs, will be able to do, and how long it takes, from
-``book/course/chapters.yml`` and the words that Read shows, and offers the student notebook. In the
-text, a term of ``book/reference/glossary.md`` is a link where it comes first, and its definition
-travels with the page: ``glossary.js`` shows it on hover and on focus. Sphinx's glossary asks for a
-role at each place, and no extension counts what Read shows.
+``book/course/chapters.yml`` and the words that Read shows; it leads to the chapter's questions on
+``book/course/checkpoints.md``, and offers the student notebook. In the text, a term of
+``book/reference/glossary.md`` is a link where it comes first, and its definition travels with the
+page: ``glossary.js`` shows it on hover and on focus. Sphinx's glossary asks for a role at each
+place, and no extension counts what Read shows.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any
 
 import yaml
 from docutils import nodes
+from repository_buttons import binder
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
+ASKED = ("learning/", "calibrating/", "beyond/")  # the parts whose chapters have questions
 PACE = 120  # words a minute, formulas among them
 APART = (
     nodes.title,
@@ -88,42 +91,74 @@ def add(app: Sphinx, doctree: nodes.document) -> None:
     told = chapters().get(docname.removeprefix("book/"))
     title = doctree.next_node(nodes.title)
     if title and told:
-        box = _box(docname, told, minutes(doctree))
+        box = _box(app, docname, told, minutes(doctree))
         _link_terms(doctree)
     elif title and "/problems_" in docname:
-        words = "The starters and their assertions, without the solutions:"
-        box = nodes.container("", _offer(docname, words), classes=["chapter-box"])
+        words = nodes.Text("The starters and their assertions, without the solutions: ")
+        starters = _offer(app, docname, words)
+        solutions = nodes.paragraph("", "", nodes.Text("For afterwards: "))
+        solutions += _save(docname, "solutions", "Solutions", "What passes the assertions, and why")
+        box = nodes.container("", starters, solutions, classes=["chapter-box"])
     else:
         return
     title.parent.insert(title.parent.index(title) + 1, box)
 
 
-def _offer(docname: str, words: str) -> nodes.paragraph:
-    """Words, and the button that saves the student notebook."""
-    student = f"notebooks/{docname.removeprefix('book/')}_student.ipynb"
-    there = posixpath.relpath(student, posixpath.dirname(docname))
-    button = (
-        f'<a class="download notebook" href="{there}" download '
-        'title="The code of this page, to run and to change">Notebook</a>'
-    )
-    return nodes.paragraph("", "", nodes.Text(f"{words} "), nodes.raw("", button, format="html"))
+def _offer(app: Sphinx, docname: str, *words: nodes.Node) -> nodes.paragraph:
+    """Words, the button that saves the student notebook, and what opens it."""
+    about = "The code of this page, to run and to change"
+    offer = nodes.paragraph("", "", *words, _save(docname, "student", "Notebook", about))
+    if address := app.config.html_theme_options.get("repository_url"):
+        there = binder(address, _notebook(docname, "student"))
+        title = "Run this page's notebook on mybinder.org"
+        offer += _button(f'class="notebook" href="{there}" title="{title}"', "Binder")
+    else:
+        offer += nodes.Text(" ")
+        offer += _reference("doc", "/book/guide/change_a_number", "make lab", explicit=True)
+        offer += nodes.Text(" opens it.")
+    return offer
 
 
-def _box(docname: str, told: dict[str, Any], time: int) -> nodes.container:
+def _notebook(docname: str, kind: str) -> str:
+    """Where in the built book a notebook of a page is."""
+    return f"notebooks/{docname.removeprefix('book/')}_{kind}.ipynb"
+
+
+def _save(docname: str, kind: str, words: str, title: str) -> nodes.raw:
+    """The button that saves a notebook of a page."""
+    there = posixpath.relpath(_notebook(docname, kind), posixpath.dirname(docname))
+    return _button(f'class="download notebook" href="{there}" download title="{title}"', words)
+
+
+def _button(attributes: str, words: str) -> nodes.raw:
+    return nodes.raw("", f"<a {attributes}>{words}</a>", format="html")
+
+
+def _box(app: Sphinx, docname: str, told: dict[str, Any], time: int) -> nodes.container:
     needs = [nodes.strong("", "You need"), nodes.Text(f" {told['needs']}.")]
     for at, page in enumerate(told.get("after", [])):
         before = [nodes.Text("; ")] if at else [nodes.Text(" "), nodes.strong("", "Read first")]
         needs += [*before, nodes.Text("" if at else " "), _reference("doc", f"/book/{page}", page)]
     able = [nodes.strong("", "You will be able to"), nodes.Text(f" {told['able']}.")]
     lines = [nodes.paragraph("", "", *parts) for parts in (needs, able)]
-    lines.append(_offer(docname, f"About {time} minutes."))
+    page = docname.removeprefix("book/")
+    words = [nodes.Text(f"About {time} minutes")]
+    if page.startswith(ASKED):
+        words += [nodes.Text("; "), _reference("ref", asked_at(page), "three questions", True)]
+        words.append(nodes.Text(" for afterwards"))
+    lines.append(_offer(app, docname, *words, nodes.Text(". ")))
     return nodes.container("", *lines, classes=["chapter-box"])
 
 
-def _reference(kind: str, target: str, words: str) -> nodes.Element:
-    """What Sphinx turns into a link: to a page, under its title, or to a term."""
+def asked_at(page: str) -> str:
+    """The label of a chapter's questions."""
+    return f"ask-{page}".replace("/", "-").replace("_", "-")
+
+
+def _reference(kind: str, target: str, words: str, explicit: bool = False) -> nodes.Node:
+    """What Sphinx turns into a link: to a page, a label, a term, under these words."""
     given = {"refdomain": "std", "reftype": kind, "reftarget": target, "refwarn": True}
-    link = addnodes.pending_xref("", refexplicit=kind == "term", **given)
+    link = addnodes.pending_xref("", refexplicit=explicit, **given)
     link += nodes.inline("", words, classes=[f"std-{kind}"])
     return link
 
@@ -146,7 +181,8 @@ def _link_terms(doctree: nodes.document) -> None:
             if term in used or any(a <= match.start() < b for a, b in others):
                 continue
             used[term] = glossary()[term]
-            parts += [nodes.Text(text[end : match.start()]), _reference("term", term, match[0])]
+            link = _reference("term", term, match[0], explicit=True)
+            parts += [nodes.Text(text[end : match.start()]), link]
             end = match.end()
         if parts:
             text.parent.replace(text, [*parts, nodes.Text(text[end:])])

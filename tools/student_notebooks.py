@@ -1,12 +1,13 @@
 """Sphinx extension: of each chapter a notebook to work with, notebooks/PART/NAME_student.ipynb.
 
 It has the chapter's text in plain Markdown, and the code of what the chapter shows, without the
-check cells, the section *Evidence* and what only they need. All imports stand in the first cell,
-stored results are found from any folder, and a section ends with the parameters that it depends on.
-That of a problem set has its starters as code, and no solutions. Problem sets and the guide's pages
-for practitioners need the library alone: what their pages take from the book's code, the style of
-figures and checks, is left out. nbconvert drops tagged cells, but not what only these need, and
-leaves MyST as it is.
+check cells, the section *Evidence*, the exercises' solutions and what only they need. All imports
+stand in the first cell, stored results are found from any folder, a section ends with the
+parameters that it depends on, and the last cell lists the works cited. That of a problem set has
+its starters as code, and no solutions; these are a notebook apart, NAME_solutions.ipynb. Problem
+sets and the guide's pages for practitioners need the library alone: what their pages take from the
+book's code, the style of figures and checks, is left out. nbconvert drops tagged cells, but not
+what only these need, and leaves MyST as it is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from chapters import chapters
 from how_made import PLUMBING, _changed, _flow
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from pybtex.backends import plaintext
+from pybtex.database import Entry
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
@@ -41,7 +44,10 @@ TIDY = ("check -q --fix --select I,F401,F821 --per-file-ignores problems_*:F401"
 
 ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. Beside Jupyter
 it needs what `{install}` installs in a clone of the repository; `make lab` there opens JupyterLab
-with all of it. Numbers in the text are those of the parameters that stand here.*"""
+with all of it. Numbers in the text are those of the parameters that stand here. Solutions of
+exercises and problems stand on the page.*"""
+ABOUT_SOLUTIONS = """*The page "{title}" of the book `bayesloss`, with its solutions.
+Beside Jupyter it needs what `{install}` installs in a clone of the repository.*"""
 FIND = "from bayesloss_book.data.stored import stored_results\n"
 CHANGE = """# Change this: take out a "#", choose another value, run this cell, then those from
 # below the parameters to here again.
@@ -52,7 +58,8 @@ ROLE = re.compile(r"\{([a-z:]+)\}`(?:([^`<]+?)\s*<([^`<>]+)>|([^`]+))`")
 FENCE = re.compile(r"^( *)(`{3,}|:{3,})\{([\w:-]+)\} *(.*)$", re.MULTILINE)
 OPTIONS = re.compile(r"\A\n(?:(?: *:[\w-]+:[^\n]*\n)+| *---\n.*?\n *---\n)", re.DOTALL)
 STARTER = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
-ANSWER = re.compile(r"^```\{dropdown\}.*?\n```$", re.DOTALL | re.MULTILINE)
+ANSWER = re.compile(r"^```\{dropdown\} (.*?)\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
+SOLUTION = re.compile(r"(A )?[Ss]olution")  # how the title of a solution begins
 HEADING = re.compile(r"^(?=## )", re.MULTILINE)
 
 logger = logging.getLogger(__name__)
@@ -152,9 +159,9 @@ class Plain:
             for kind, anchors in kinds.items()
             for anchor, number in anchors.items()
         }
-        cited = app.env.get_domain("cite").citations  # type: ignore[attr-defined]
-        names = {c.key: c.entry.persons["author"][0].last_names[0] for c in cited}
-        self.works = {c.key: f"{names[c.key]}, {c.entry.fields['year']}" for c in cited}
+        citations = app.env.get_domain("cite").citations  # type: ignore[attr-defined]
+        self.works = {citation.key: citation for citation in citations}
+        self.cited = dict[str, None]()  # the keys, in the order of the text
 
     def __call__(self, text: str) -> str:
         """The text without directives, roles, labels and the book's own macros."""
@@ -164,10 +171,12 @@ class Plain:
         indent, fence, name, title = opening.groups()
         rest = text[opening.end() :]
         inside, _, after = re.split(rf"^( *){fence} *$", rest, maxsplit=1, flags=re.MULTILINE)
+        if name == "dropdown" and SOLUTION.match(title):
+            return self._inline(text[: opening.start()]) + self(after)
         label = re.search(r":label: (\S+)", inside)
         if name.startswith("prf:"):
             number = self.numbers[label[1]][1] if label else ""
-            title = f"{name[4:].capitalize()} {number}" + f": {title}" * bool(title)
+            title = f"{name[4:].capitalize()} {number}".strip() + f": {title}" * bool(title)
         begin = f"{indent}**{title}.**\n"
         end = ""
         if name == "dropdown":
@@ -198,12 +207,34 @@ class Plain:
                 page = posixpath.normpath(posixpath.join(posixpath.dirname(self.docname), target))
                 return words or f"*{self.env.titles[page].astext()}*"
             case "cite" | "cite:t":
-                return f"({'; '.join(self.works[key.strip()] for key in target.split(','))})"
+                keys = [key.strip() for key in target.split(",")]
+                self.cited |= dict.fromkeys(keys)
+                entries = [self.works[key].entry for key in keys]
+                if kind == "cite":
+                    said = [f"{authors(entry)}, {entry.fields['year']}" for entry in entries]
+                    return f"({'; '.join(said)})"
+                return "; ".join(f"{authors(e)} ({e.fields['year']})" for e in entries)
             case "eq":
                 return f"({self.numbers[target][1]})"
             case "numref" | "prf:ref":
                 return words or " ".join(self.numbers[target])
         return words or f"`{target.removeprefix('~').rpartition('.')[2]}`"
+
+    def works_cited(self) -> str:
+        """The works that the text has cited, in full; nothing where there are none."""
+        entries = (self.works[key].tooltip_entry.text for key in self.cited)
+        lines = sorted(f"* {entry.render(plaintext.Backend())}" for entry in entries)
+        return "\n".join(["## Works cited", "", *lines]) if lines else ""
+
+
+def authors(entry: Entry) -> str:
+    """The last names of those who wrote a work; of more than three the first."""
+    people = entry.persons["author"]
+    names = [" ".join(map(str, p.rich_prelast_names + p.rich_last_names)) for p in people]
+    if len(names) > 3:
+        return f"{names[0]} et al."
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def starters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
@@ -216,8 +247,20 @@ def starters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
             yield cell
 
 
-def student(app: Sphinx, docname: str) -> NotebookNode:
-    """The student notebook of a page."""
+def solved(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
+    """The cells of a problem set with its answers, and without its starters."""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            text = STARTER.sub("", cell.source)
+            yield new_markdown_cell(ANSWER.sub(r"**\1.** \2", text))
+        elif "solution" in tags(cell):
+            yield new_code_cell(cell.source)
+        else:
+            yield cell
+
+
+def student(app: Sphinx, docname: str, answered: bool = False) -> NotebookNode:
+    """The student notebook of a page, or that of a problem set's solutions."""
     cells = nbformat.read(app.env.doc2path(docname), as_version=4).cells
     for place, cell in enumerate(cells):
         before, evidence, _ = f"\n{cell.source}".partition("\n## Evidence")
@@ -226,7 +269,8 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
             cells = cells[: place + 1]
     page = docname.removeprefix("book/")
     problems = is_problem_set(page)
-    cells = list(starters(cells)) if problems else cells
+    if problems:
+        cells = list(solved(cells) if answered else starters(cells))
     plain = Plain(app, docname)
     of_chapter = install(page) == OF_CHAPTERS
     left_out = ["paperledger.ledger"] if of_chapter else ["paperledger", "bayesloss_book"]
@@ -240,7 +284,8 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
     reach = {name: {name} for name in lines}
     changes = set[str]()
     title = app.env.titles[docname].astext()
-    made = [new_markdown_cell(ABOUT.format(title=title, install=install(page)))]
+    about = ABOUT_SOLUTIONS if answered else ABOUT
+    made = [new_markdown_cell(about.format(title=title, install=install(page)))]
     made.append(new_code_cell(imports))
 
     def end_section() -> None:
@@ -265,6 +310,7 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
         if caption := cell.metadata.get("mystnb", {}).get("figure", {}).get("caption"):
             made.append(new_markdown_cell(f"*{plain(caption).strip()}*"))
     end_section()
+    made.append(new_markdown_cell(plain.works_cited()))
     made = [cell for cell in made if cell.source]
     for number, cell in enumerate(made):
         cell.id = f"cell-{number}"
@@ -283,6 +329,9 @@ def write(app: Sphinx, exception: Exception | None) -> None:
             path = folder / f"{page}_student.ipynb"
             path.parent.mkdir(parents=True, exist_ok=True)
             nbformat.write(student(app, docname), path)
+        if is_problem_set(page):
+            path = folder / f"{page}_solutions.ipynb"
+            nbformat.write(student(app, docname, answered=True), path)
     for command in TIDY:
         ruff = [sys.executable, "-m", "ruff", *command.split(), "--isolated", str(folder)]
         done = subprocess.run(ruff, capture_output=True, text=True)

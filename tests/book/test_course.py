@@ -11,6 +11,7 @@ import student_notebooks
 from built_pages import HTML, built
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from pybtex.database import Entry, Person
 
 import bayesloss_book
 import paperledger
@@ -22,8 +23,8 @@ NOTEBOOKS = CHAPTERS + PROBLEMS
 QUICK = ("calibrating/decision_theory",)  # of a kernel each; `-m slow` runs all
 
 
-def student(page):
-    return nbformat.read(HTML / f"notebooks/{page}_student.ipynb", as_version=4)
+def student(page, kind="student"):
+    return nbformat.read(HTML / f"notebooks/{page}_{kind}.ipynb", as_version=4)
 
 
 def sources(notebook, kind):
@@ -66,6 +67,76 @@ def test_a_student_notebook_has_what_its_cells_need_and_no_checks(page):
     if page in PROBLEMS:  # its starters, each with a gap
         tasks = [code for code in sources(notebook, "code") if "assert" in code]
         assert len(tasks) >= 4 and all("..." in code for code in tasks)
+
+
+def answers(page):
+    """Each solution of a page: the code of a problem set's, and the text that is folded."""
+    cells = notebooks.from_source(page).cells
+    codes = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
+    texts = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    kind = r"^(`{3,}|:{3,})\{dropdown\} (.*)\n(?: *:.*\n|\s)*(.+)"
+    folded = re.findall(kind, texts, re.MULTILINE)
+    problems = student_notebooks.is_problem_set(page)
+    found = [line for _, title, line in folded if problems or "olution" in title]
+    return codes, [re.split(r"[{$`]", line)[0].strip() for line in found]
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS)
+def test_a_student_notebook_has_no_solutions(page):
+    codes, texts = answers(page)
+    given = "\n".join(sources(student(page), "code"))
+    said = "\n".join(sources(student(page), "markdown"))
+    gaps = [set(code.splitlines()) - set(given.splitlines()) for code in codes]
+    assert all(gaps)
+    assert not [text for text in texts if len(text) > 12 and text in said]
+    assert not re.search(r"<summary>(A )?[Ss]olution", said)
+
+
+@pytest.mark.parametrize("page", PROBLEMS)
+def test_solutions_are_a_notebook_apart(page):
+    notebook = student(page, "solutions")
+    nbformat.validate(notebook)
+    assert not code_problems(sources(notebook, "code"))
+    codes, texts = answers(page)
+    given = sources(notebook, "code")
+    said = "\n".join(sources(notebook, "markdown"))
+    assert not [each for text in sources(notebook, "markdown") for each in text_problems(text)]
+    assert len([code for code in given if "assert" in code]) == len(codes) >= 4
+    assert not [code for code in given if re.search(r"return \.\.\.|= \.\.\.", code)]
+    assert texts and all(text in said for text in texts)
+    (link,) = (a for a in built(page).select(".chapter-box a.notebook") if "Sol" in a.get_text())
+    assert ((HTML / "book" / page).parent / link["href"]).resolve().is_file()
+
+
+def test_the_solutions_of_a_set_run_as_they_stand():
+    code = "\n".join(sources(student("course/problems_1", "solutions"), "code"))
+    exec(compile(code, "solutions", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["Savage, Leonard J."], "Savage"),
+        (['Riihim{\\"a}ki, Jaakko', "Vehtari, Aki"], "Riihimäki and Vehtari"),
+        (["A, X.", "B, Y.", "de la C, Z."], "A, B and de la C"),
+        (["A, X.", "B, Y.", "C, Z.", "D, W."], "A et al."),
+    ],
+)
+def test_citations_name_their_authors(names, said):
+    entry = Entry("article", persons={"author": [Person(name) for name in names]})
+    assert student_notebooks.authors(entry) == said
+
+
+def test_a_student_notebook_cites_authors_and_ends_with_the_works():
+    *others, last = sources(student("learning/isgp"), "markdown")
+    text = "\n".join(others)
+    assert "(Walder and Nock, 2020)" in text and "(Riihimäki and Vehtari, 2010)" in text
+    assert last.startswith("## Works cited\n\n* ")
+    assert "Riihimäki and Aki Vehtari. Gaussian processes with monotonicity" in last
+    for page in NOTEBOOKS:
+        said = "\n".join(sources(student(page), "markdown"))
+        assert "[cite" not in said and "{cite" not in said and r"{\"" not in said
+        assert "**Proof .**" not in said
 
 
 @pytest.mark.parametrize("page", NOTEBOOKS)
@@ -165,7 +236,9 @@ def test_a_chapter_begins_with_its_box_and_marks_a_term_once(page):
     (box,) = built(page).select(".chapter-box")
     assert box.find_previous_sibling().name == "h1"
     said = box.get_text(" ", strip=True)
-    assert re.search(r"You need .+ You will be able to .+ About \d+0?5? minutes\. Notebook$", said)
+    asked = "; three questions for afterwards" * page.startswith(chapters.ASKED)
+    end = rf"About \d+0?5? minutes{asked} ?\. Notebook make lab opens it\.$"
+    assert re.search(rf"You need .+ You will be able to .+ {end}", said)
     assert len(said.split()) <= 70
     link = box.select_one("a.notebook")["href"]
     assert ((HTML / "book" / page).parent / link).resolve().is_file()

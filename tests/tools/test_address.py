@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import address
 import pytest
-from repository_buttons import show
+from chapters import _offer
+from docutils import nodes
+from repository_buttons import binder, show
 
 OURS = "https://github.com/someone/companion"
 
@@ -52,8 +54,27 @@ def test_the_book_has_buttons_where_there_is_an_address(tree, known):
     if known:
         address.write(tree, OURS)
     options = {}
-    show(SimpleNamespace(confdir=tree), SimpleNamespace(html_theme_options=options))
+    config = SimpleNamespace(html_theme_options=options, myst_substitutions={})
+    show(SimpleNamespace(confdir=tree), config)
+    assert ("make figures" in config.myst_substitutions["figure_pack"]) == (not known)
     assert options.get("repository_url") == (OURS if known else None)
     shown = {name for name in options if "button" in name}
     buttons = {"use_repository_button", "use_issues_button", "launch_buttons"}
     assert shown == (buttons if known else set())
+
+
+def test_binder_opens_the_notebook_that_the_book_has():
+    there = binder(OURS, "notebooks/learning/isgp_student.ipynb")
+    path = "lab%2Ftree%2F_build%2Fhtml%2Fnotebooks%2Flearning%2Fisgp_student.ipynb"
+    assert there == f"https://mybinder.org/v2/gh/someone/companion/HEAD?urlpath={path}"
+    made = (address.ROOT / ".binder" / "postBuild").read_text("utf-8")
+    assert "jupyter-book build ." in made  # which writes the student notebooks
+
+
+@pytest.mark.parametrize("known", ["", OURS])
+def test_a_box_has_a_button_to_open_its_notebook_or_says_how(known):
+    options = {"repository_url": known} if known else {}
+    app = SimpleNamespace(config=SimpleNamespace(html_theme_options=options))
+    offer = _offer(app, "book/learning/isgp", nodes.Text("Save: "))
+    assert ("mybinder.org" in offer.astext()) == bool(known)
+    assert ("make lab opens it" in offer.astext()) == (not known)
