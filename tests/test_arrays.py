@@ -141,9 +141,9 @@ def test_names_are_different_and_cannot_be_written_to():
 
 
 def test_positions_are_those_of_the_names():
-    names = np.array(["b", "a", "c"])
-    assert positions(names, np.array(["a", "c", "a", "b"]), "labels").tolist() == [1, 2, 1, 0]
+    names = np.array(["b", "c", "a"])
+    assert positions(names, np.array(["a", "c", "a", "b"]), "labels").tolist() == [2, 1, 2, 0]
     with pytest.raises(
-        ValueError, match=r"expected labels among \['b', 'a', 'c'\], got 'd' in row 1"
+        ValueError, match=r"expected labels among \['b', 'c', 'a'\], got 'd' in row 1"
     ):
         positions(names, np.array(["a", "d"]), "labels")

@@ -2,7 +2,8 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.integrate import quad
+from scipy.stats import binom, norm
 
 from bayesloss import GPClassifier, decide_together
 from bayesloss.calibrating.decide_together import f_measure
@@ -24,6 +25,21 @@ def labels(seed, m=8, n=60):
     return (chance.random((n, m)) < p).astype(int), chance.random(n)
 
 
+def best_bound(draws, weight, utility, sets):
+    """The most that a choice is worth if the utility is the chord of its ends over the hits."""
+    m = draws.shape[1]
+    positives = draws.sum(axis=1)
+    worths = []
+    for chosen in sets:
+        size = chosen.sum()
+        least = np.maximum(0, size + positives - m)
+        most = np.minimum(size, positives)
+        ends = [utility(hits, size, positives) for hits in (least, most)]
+        part = (draws[:, chosen].sum(axis=1) - least) / np.where(most > least, most - least, 1)
+        worths.append(np.average((1 - part) * ends[0] + part * ends[1], weights=weight))
+    return max(worths)
+
+
 def worth(draws, weight, utility, chosen):
     return np.average(utility(draws[:, chosen].sum(1), chosen.sum(), draws.sum(1)), weights=weight)
 
@@ -41,6 +57,8 @@ def test_all_choices_are_no_better(name, k):
         own = worth(draws, weight, UTILITIES[name], found.chosen)
         assert found.utility == pytest.approx(own, abs=1e-12)
         assert found.bound >= best - 1e-12
+        bound = best_bound(draws, weight, UTILITIES[name], every)
+        assert found.bound == pytest.approx(bound, abs=1e-12)
         assert k is None or found.chosen.sum() == k
         assert name not in LINEAR or found.bound == pytest.approx(found.utility, abs=1e-9)
         missed.append(best - found.utility)
@@ -85,13 +103,17 @@ def test_bad_input(change, said):
 def test_sampled_labels_have_the_models_probabilities_and_go_together():
     X = np.linspace(0, 1, 12)[:, None]
     model = GPClassifier(length_scale=0.3, amplitude=2.0).fit(X, np.where(X[:, 0] > 0.5, "b", "a"))
-    new = np.array([[0.1], [0.55], [1.8], [1.85]])
+    new = np.array([[0.1], [0.55], [8.0], [8.3]])
     drawn = model.sample_labels(new, 40_000, random_state=0) == "b"
     assert np.abs(drawn.mean(0) - model.predict_proba(new)[:, 1]).max() < 4.5 * 0.5 / 200
-    # Far from the data neighbours have one f: by quadrature, E Phi(f)^2 with correlation exp(-r^2).
+    # Far from the data the prior is left: f of variance 4 and a length scale apart, and noise.
     apart = np.corrcoef(drawn.T)
-    assert apart[2, 3] > 0.4
-    assert abs(apart[0, 3]) < 0.05
+    correlation = 4 * np.exp(-0.5) / (4 + 1)
+    steepness = correlation / (1 - correlation**2) ** 0.5
+    both, _ = quad(lambda f: norm.pdf(f) * norm.cdf(steepness * f), 0, 9)
+    expected = 4 * both - 1  # .323
+    assert apart[2, 3] == pytest.approx(expected, abs=4.5 * (1 - expected**2) ** 0.5 / 200)
+    assert abs(apart[0, 3]) < 4.5 / 200
 
 
 @pytest.mark.filterwarnings("ignore:the fit tells nothing")

@@ -133,6 +133,14 @@ def test_metadata_is_routed_to_whoever_asks():
             assert np.abs(p - plain).max() > 1e-4
 
 
+def test_groups_are_routed_to_the_calibrator():
+    groups = np.arange(400) // 4
+    by_hand = CalibratedClassifier(GaussianNB()).fit(X, Y, groups=groups)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = CostClassifier(GaussianNB(), two()).fit(X, Y, groups=groups)
+    assert model.estimator_.calibrator_.power_ == by_hand.calibrator_.power_ < 1
+
+
 @pytest.mark.filterwarnings("ignore:all scores are equal")
 def test_it_is_searched_by_cost():
     X, y = make_classification(300, class_sep=2.0, random_state=0)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
-from scipy.stats import norm
+from scipy.stats import beta, norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -134,6 +134,14 @@ def test_draws_move_the_estimate_as_far_as_em_on_each():
     both = estimate_prior(p, calibrator.class_prior_, draws=draws).standard_error[1]
     each = [estimate_prior(drawn, calibrator.class_prior_).prior[1] for drawn in draws]
     assert both == pytest.approx(np.hypot(alone, np.std(each, ddof=1)), rel=0.1)
+
+
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_a_blind_guess_is_uniform_on_the_simplex(K):
+    """A frequency then has Dirichlet's marginal, a beta distribution."""
+    blind = beta(1, K - 1).std()
+    with pytest.warns(UserWarning, match=f"that of a blind guess {blind:.2g}"):
+        estimate_prior(np.full((300, K), 1 / K), np.full(K, 1 / K))
 
 
 def test_what_tells_nothing_of_the_prior_warns():

@@ -247,22 +247,21 @@ def test_derivatives_are_those_of_finite_differences(sources):
             assert np.abs(slope[:, [other for other in range(4) if other != k]]).max() == 0
 
 
-def test_bands_hold_a_truth_of_the_model_and_narrow_with_the_cases():
-    covered = []
+def test_bands_hold_the_means_and_narrow_with_the_cases():
+    """By the root of ten. That they are the posterior's is in the tests of that."""
     widths = []
     for n in (300, 3000):
         for seed in range(3):
             p, y, _ = cases(n, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed)
-            q, _, truth = cases(2000, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed + 10)
+            q, _, _ = cases(2000, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed + 10)
             model = SoftmaxCalibrator().fit(p, y)
             low, high = model.predict_interval(q)
-            covered.append(((low <= truth) & (truth <= high)).mean())
             widths.append((high - low).mean())
             middle = model.predict_proba(q)
             assert ((low <= middle) & (middle <= high)).all()
             assert (low >= 0).all() and (high <= 1).all()
-    assert 0.93 < np.mean(covered) < 1  # 95 %, and wider by a fifth
-    assert np.mean(widths[3:]) < 0.5 * np.mean(widths[:3])
+    # The prior narrows bands of few cases by some percent; three draws differ by as much.
+    assert np.mean(widths[3:]) / np.mean(widths[:3]) == pytest.approx(10**-0.5, rel=0.15)
     inner = model.predict_interval(q, 0.5)
     assert (inner[0] > low).all() and (inner[1] < high).all()
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
-from scipy.special import softmax
+from scipy.special import logit, softmax
+from scipy.stats import norm
 
 from bayesloss import SoftmaxCalibrator
 from bayesloss.learning.calibration import softmax_posterior
@@ -79,6 +80,20 @@ def test_with_some_directions_bands_are_nearly_the_full_ones(
     assert model._posterior.V.shape == (30, R)
     assert least < found.min() and found.max() < most
     assert 0.99 < np.median(found) < median
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+@pytest.mark.parametrize("sources", [False, True])
+def test_intervals_are_quantiles_of_the_full_posterior_a_fifth_wider(sources, level):
+    z, y = cases(300, 4)
+    new = cases(20, 4, seed=1)[0]
+    model = SoftmaxCalibrator(scale="real", sources=sources, classes=range(4)).fit(z, y)
+    half = 1.2 * norm.ppf((1 + level) / 2) * deviations(model, z, new)
+    middle = logit(model.predict_proba(new))
+    for end, expected in zip(
+        model.predict_interval(new, level), (middle - half, middle + half), strict=True
+    ):
+        np.testing.assert_allclose(logit(end), expected, rtol=0, atol=1e-4 * half.max())
 
 
 @pytest.mark.parametrize("sources", [False, True])

@@ -84,7 +84,7 @@ def test_there_is_a_bin_at_least():
 def blobs(n=240, n_classes=3):
     rng = np.random.default_rng(0)
     k = np.arange(n) % n_classes
-    return rng.normal(k[:, None] * [1.0, -0.5], 1), np.array(["b", "a", "c"])[k]
+    return rng.normal(k[:, None] * [1.0, -0.5], 1), np.array(["b", "c", "a"])[k]
 
 
 def test_an_estimator_of_many_classes_shows_its_top_label_or_a_class():
@@ -120,7 +120,7 @@ def test_cross_validated_predictions_make_one_curve(n_classes):
         p,
         sample_weight=weight,
         groups=np.arange(240) // 2,
-        pos_label="b" if n_classes == 2 else None,
+        pos_label="c" if n_classes == 2 else None,
     )
     error = display.reliability.calibration_error
     assert error.mean == pytest.approx(by_hand.calibration_error.mean, rel=1e-6)

@@ -4,7 +4,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from link_fits import kinked
+from scipy.interpolate import CubicSpline
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
@@ -129,3 +132,38 @@ def test_a_best_penalty_at_the_end_is_told(Cs, end):
 def test_penalties_that_are_none(Cs):
     with pytest.raises(ValueError, match="expected positive values of C, got"):
         LinkgisticClassifier(C=Cs).fit(*few())
+
+
+def test_the_penalty_is_that_of_c_in_each_round():
+    """Two rounds by scikit-learn, SciPy and the calibrator: weights, up to their common factor.
+
+    Of so many rows and this tolerance none is held out. Columns of several sizes tell the penalty.
+    """
+    X, y, _ = kinked(3000)
+    X = (X - 5) * [1, 0.2, 3, 1] + 2
+    C = 1e-3
+    tol = 2e-3
+    Z = X - X.mean(axis=0)
+    beta = LogisticRegression(C=C, tol=1e-10, solver="newton-cholesky").fit(Z, y).coef_[0]
+    strength = 1.0
+    for rounds in (1, 2):
+        x = Z @ beta
+        curve = LinkCalibrator(scale="real").fit(x, y)
+        grid = np.linspace(2 * x.min(), 2 * x.max(), 4000)
+        nu = CubicSpline(grid, curve.log_odds(grid))
+
+        def loss(beta, nu=nu, strength=strength):
+            margin = (2 * y - 1) * nu(Z @ beta)
+            return (strength * beta @ beta / (2 * C) - log_expit(margin).sum()) / len(y)
+
+        beta = minimize(loss, beta, tol=1e-8).x
+        found = LinkgisticClassifier(C=C, tol=tol, max_iter=rounds).fit(X, y).coef_[0]
+        # A slope of tol / 10 a case is left, where the penalty's own is beta / (C n), about .1.
+        np.testing.assert_allclose(
+            found / np.linalg.norm(found), beta / np.linalg.norm(beta), rtol=0, atol=2e-3
+        )
+        # Scores keep their size, and the penalty on them stays what it was.
+        factor = x.std() / (Z @ beta).std()
+        assert factor > 1.3  # or the test would not see it
+        beta *= factor
+        strength /= factor**2

@@ -90,16 +90,17 @@ class TestWarnings:
 
     @pytest.mark.parametrize("prior", ["isgp", "gp"])
     def test_outside_the_period(self, prior):
-        """The inputs' range, [0, 10], covers half a period, [-5, 15]."""
+        """The inputs' range, [0, 10], covers .3 of a period, 5 +- 5 / .3."""
         X, y = simulate()
         X = 10 * (X - X.min()) / np.ptp(X)
-        model = fit(X, y, prior=prior, period_fraction=0.5)
-        with pytest.warns(UserWarning, match=r"2 of 4 inputs lie outside \[-5, 15\]") as caught:
-            model.predict([[-5.1], [-4.9], [14.9], [15.1]])
+        model = fit(X, y, prior=prior, period_fraction=0.3)
+        message = r"2 of 4 inputs lie outside \[-11.6667, 21.6667\]"
+        with pytest.warns(UserWarning, match=message) as caught:
+            model.predict([[-11.7], [-11.6], [21.6], [21.7]])
         assert caught[0].filename == __file__  # it points at the caller
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            model.predict([[-4.9], [14.9]])
+            model.predict([[-11.6], [21.6]])
 
     def test_search_not_finished(self):
         with pytest.warns(ConvergenceWarning, match="was not maximised") as caught:

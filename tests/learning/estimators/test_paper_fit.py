@@ -24,6 +24,7 @@ from bayesloss import (
 )
 from bayesloss.learning.estimators.paper_fit import Recipe
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss_book.references.source_laws import below, law_at
 
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
@@ -40,15 +41,18 @@ class TestLearnedLink:
         best = log_loss(y, expit(odds))
         assert learned - best < 0.25 * (fixed - best)
 
-    def test_band_covers_the_truth(self):
-        """The link is identified up to the scale of the weights: compare it at the data."""
-        model = fit(self.X, self.y, n_samples=400)
-        scores = (self.X - model.centre_) @ model.coef_[0]
-        inner = np.abs(scores - np.median(scores)) < np.quantile(np.abs(scores), 0.9)
-        low, high = model.link_.source_band(scores[inner], level=0.95)
-        covered = (low <= self.odds[inner]) & (self.odds[inner] <= high)
-        # It takes weights and scale as known, so it is narrower than 95 % say.
-        assert covered.mean() > 0.7
+    def test_the_band_is_that_of_the_exact_law(self):
+        """By the characteristic function of nu, with no draws: 1,024 of them leave open so much."""
+        link = usual(3000).link_
+        x = np.linspace(link.low, link.high, 11)
+        law = law_at(link.posterior, link.within(x))
+        for level in (0.5, 0.95):
+            error = ((1 - level) / 2 * (1 + level) / 2 / len(link.band_draws)) ** 0.5
+            for end, share in zip(
+                link.source_band(x, level), ((1 - level) / 2, (1 + level) / 2), strict=True
+            ):
+                found = below(law, torch.from_numpy(end)).numpy()
+                np.testing.assert_allclose(found, share, rtol=0, atol=4 * error)
 
     def test_a_band_leaves_out_as_many_draws_as_its_level_says(self):
         link = usual(3000).link_

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 from monotone_fits import SAME, fit, simulate
+from scipy.optimize import brentq
+from scipy.stats import pearsonr
 
 from bayesloss.learning.data.rows import Rows
-from bayesloss.learning.estimators.standard_units import StandardUnits
+from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -22,6 +24,23 @@ def test_moments_are_those_of_weighted_data(weighted):
     assert np.average(targets, weights=weight) == pytest.approx(0, abs=1e-12)
     assert np.average(targets**2, weights=weight) == pytest.approx(1)
     np.testing.assert_allclose(units.original_targets(torch.from_numpy(targets)), 5 * y)
+
+
+@pytest.mark.parametrize("n", [5, 12, 60])
+def test_a_direction_is_in_doubt_where_an_interval_of_the_correlation_holds_zero(n):
+    """SciPy's, by Fisher's transformation, on both sides of where it ends at zero."""
+    x = np.arange(n) - (n - 1) / 2
+    rest = x**2 - (x**2).mean()
+    scale = x.std() / rest.std()
+
+    def low(part):
+        y = part * x + (1 - part**2) ** 0.5 * scale * rest
+        return pearsonr(x, y).confidence_interval(0.95).low
+
+    edge = brentq(low, 0, 0.999)  # of the correlation
+    for correlation in (0.99 * edge, 1.01 * edge):
+        moments = Moments(total=float(n), correlation=correlation, x_spread=1.0)
+        assert moments.direction_in_doubt == (correlation < edge)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

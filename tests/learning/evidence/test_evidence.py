@@ -231,6 +231,41 @@ class TestMaximum:
             self.maximise()
 
 
+@pytest.mark.parametrize(("max_iter", "converged"), [(17, False), (200, True)])
+@pytest.mark.filterwarnings("ignore:the evidence was not maximised")
+def test_many_rows_are_no_excuse_for_a_slope(max_iter, converged):
+    """Of 20,000 rows, 3,621 nats: a search that leaves .02 of them says that it has not converged.
+
+    The slopes by differences of the objective, refitted to the rows: none above a hundredth of a
+    nat, and a millionth of the evidence for rounding. A logarithm of alpha, which rows determine to
+    (2 / n)^1/2, moves by that.
+    """
+    x, y = simulate(20_000)
+    begin = GP(TrigonometricKernel(a=3.0, c=0.5, n_basis=8))
+    data = Gaussian().condense(begin.features, x, y)
+    ends = torch.stack([x.min(), x.max()])
+    given = {"smoothness": (3.0,), "bounds": {"gamma": (1.0, 1.0)}}
+    found = maximise_evidence(begin, Gaussian(), ends, data, max_iter=max_iter, **given)
+    prior = found.posterior.prior
+    kernel = prior.kernel
+    theta = np.array([kernel.a - 1, kernel.variance, found.likelihood.alpha, math.exp(prior.mu)])
+
+    def value(theta):
+        a, variance, alpha = theta[:3]
+        there = TrigonometricKernel(a=1 + a, c=0.5, n_basis=8).scaled(variance)
+        other = GP(there, mu=math.log(theta[3]), gamma=1.0)
+        return laplace(other, Gaussian(alpha), x, y).evidence_bound
+
+    assert value(theta) == pytest.approx(found.values[0], abs=1e-6)
+    step = 1e-3
+    moves = np.exp(step * np.diag([1, 1, math.sqrt(2 / len(x)), 1]))
+    slopes = [(value(theta * move) - value(theta / move)) / (2 * step) for move in moves]
+    assert found.converged == converged == (np.abs(slopes).max() < 1e-2 + 1e-6 * found.values[0])
+    other = maximise_evidence(begin, Gaussian(50.0), ends, data, **given | {"smoothness": (1.3,)})
+    short = other.values[0] - found.values[0]
+    assert (abs(short) < 1e-3) == converged
+
+
 class TestLabels:
     """The evidence of labels: no alpha, and a bound that is not sharp."""
 

@@ -98,3 +98,14 @@ def test_copies_count_once_for_the_curve():
     again = found_by(heavy, fit, thrice, 0)
     evidences = [found.best.fit.log_evidence for found in (plain, again)]
     assert evidences[0] == pytest.approx(evidences[1], rel=1e-6)
+
+
+def test_groups_count_as_far_as_their_errors_agree():
+    """As for a calibrator that is told the groups: here rows of one label and near scores."""
+    y, data, fit, folds = problem()
+    groups = np.lexsort((fit.scores[0].numpy(), y)).argsort() // 6
+    found = found_by(data, fit, replace(folds, groups=groups), 0)
+    held_out = FoldWeights(data, fit, folds, TOL).held_out()[0].numpy()
+    expected = LinkCalibrator(scale="real").fit(held_out, y, data.weight.numpy(), groups)
+    assert found.best.fit.model.power_ == expected.power_ < 0.5
+    np.testing.assert_array_equal(found.best.fit.values[0], expected.log_odds(held_out))

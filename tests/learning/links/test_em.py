@@ -321,6 +321,23 @@ def test_the_evidence_chooses_the_prior():
     assert found.posterior.prior is model.family[evidence.index(max(evidence))]
 
 
+def test_the_prior_is_chosen_anew_where_scores_have_moved():
+    """By the evidence of the data themselves, after the third M-step another is best."""
+    smoothness = np.geomspace(1.2, 4.0, 9).tolist()
+    data, model, fixed = begin(data_of(n=300, seed=1), GP, smoothness=smoothness)
+    labels = data.labels[0].double()
+    em = EM(data, model, fixed, 1e-5)
+    best = []
+    for _ in em.rounds(3):
+        evidence = [
+            laplace(prior, Bernoulli(), em.scores[0], labels, sample_weight=data.weight)
+            for prior in model.family
+        ]
+        best.append(int(np.argmax([posterior.log_evidence for posterior in evidence])))
+    assert em.found().prior is model.family[best[-1]]
+    assert best[0] != best[-1]  # or the test would not see a choice that stands
+
+
 def test_rounds_end_when_the_penalised_evidence_stands_still():
     """Of the last changes in nats a case only the last is below the tolerance."""
     data = data_of()

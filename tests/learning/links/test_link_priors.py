@@ -69,6 +69,31 @@ def test_a_gp_has_the_mean_square_of_the_scores():
     assert float(kernel.variance) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"variance": 2.5}, {"a": 1.5}, {"kind": "gp"}, {"kind": "gp", "variance": 2.5}]
+)
+def test_the_prior_of_paths_is_what_was_asked_for(given):
+    """By draws: the intercept's precision, and the slope of an ISGP or the variance of a GP."""
+    priors = replace(FREE, gamma=0.04, n_given=6, **given)
+    first = priors.first(SCORES, WEIGHT)
+    n = 20_000
+    family = [first]
+    if priors.chosen:
+        family = [first, *priors.family(first)]
+    for prior in family:
+        Gamma = prior.sample(n, torch.Generator().manual_seed(0))
+        nu = prior.source(torch.tensor([0.0, 1.3], dtype=torch.float64), Gamma)
+        # Standard errors: of a variance (2 / n)^1/2 of it, of a mean the deviation over n^1/2.
+        variance = 25.0
+        if priors.kind == "gp":
+            variance += given.get("variance", float((SCORES**2).mean()))
+        else:
+            slope = (nu[:, 1] - nu[:, 0]) / 1.3
+            error = float(slope.std()) / n**0.5
+            assert float(slope.mean()) == pytest.approx(given.get("variance", 1.0), abs=4 * error)
+        assert float(nu[:, 0].var()) == pytest.approx(variance, rel=4 * (2 / n) ** 0.5)
+
+
 def test_sources_of_a_joint_model_share_their_period():
     family = joint_priors(3.0)
     assert {1 / float(prior.kernel.c) for prior in family} == {6.0}

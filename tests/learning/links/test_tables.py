@@ -1,11 +1,18 @@
 """Tests of the tables against the functions that they stand for, evaluated without them."""
 
+import math
+
 import pytest
 import torch
 from textbook_joint import nu_of
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, SkewedLogLoss, TrigonometricKernel
-from bayesloss.learning.links.tables import expected_log_probabilities, predictive_log_odds
+from bayesloss.learning.links.tables import (
+    enough_nodes,
+    expected_log_probabilities,
+    predictive_log_odds,
+    table_nodes,
+)
 
 LOSSES = pytest.mark.parametrize("loss", [LogLoss(), MatsushitaLoss(), SkewedLogLoss(3)], ids=repr)
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
@@ -50,6 +57,17 @@ class TestExpectations:
         prior, Gamma, _, u = self.brute_force(kind, loss)
         value, _ = predictive_log_odds(prior, loss, Gamma)(self.x)
         torch.testing.assert_close(torch.sigmoid(value), u.detach().mean(0), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("reach", "periods"), [(0.1, 1), (10.0, 1), (10.1, 2), (29.0, 3), (math.inf, 3)]
+)
+def test_tables_have_whole_periods_and_nodes_for_their_waves(reach, periods):
+    """400 steps for each 10; or twelve for a wave of f^2, of which 16 make 20."""
+    prior, _ = draws_of(ISGP)
+    for nodes, steps in ((table_nodes(prior, reach), 400), (enough_nodes(prior, reach), 96)):
+        expected = torch.arange(-periods * steps, periods * steps + 1).double() / steps
+        torch.testing.assert_close(nodes, 10 * expected, rtol=0, atol=1e-12)
 
 
 def test_log_odds_keep_their_digits_in_the_tail():

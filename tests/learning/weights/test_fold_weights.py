@@ -1,6 +1,7 @@
 """Tests of weights without each fold, against scikit-learn's, SciPy's and derivatives."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss.learning.data.folds import Folds, no_folds
+from bayesloss.learning.data.folds import NEVER, Folds, no_folds
 from bayesloss.learning.weights import fold_weights
 from bayesloss.learning.weights.fold_weights import FoldWeights
 from bayesloss.learning.weights.linear_scores import LinearScores
@@ -91,6 +92,9 @@ def test_what_all_classes_share_is_nought(C):
     zero = {"rtol": 0, "atol": 1e-12 * float(weights.scores.abs().max())}
     for rows in (weights.beta[2], weights.held_out()):
         np.testing.assert_allclose(rows.sum(0), 0, **zero)
+    scores = data.scores(weights.beta[2], weights.offset[2])
+    # The search moves scores by steps: rounding of a few hundred of these.
+    np.testing.assert_allclose(weights.scores[2], scores, rtol=0, atol=1e-9)
 
 
 def bent(scores):
@@ -160,6 +164,25 @@ def test_weights_of_many_classes_are_the_likeliest(spare, monkeypatch):
 
         slope = torch.autograd.functional.jacobian(objective, weights.beta[i] / factor)
         assert float(slope.abs().max()) < 5e-6
+
+
+def test_what_is_never_held_out_counts_in_every_fit():
+    """SciPy's BFGS under a curve, of all rows and without a fold, where half are in none."""
+    X, y, weight, data, fit, folds = regression(TOL, weighted=True)
+    fold = np.where(np.arange(len(y)) % 2 == 0, NEVER, folds.fold)
+    weights = FoldWeights(data, fit, replace(folds, fold=fold), TOL)
+    factor = moved_to_the_end(weights, bent)
+    Z = X - data.centre.numpy()
+    for row, counts in ((0, weight), (4, weight * (fold != 3))):
+        offset = float(weights.offset[row, 0]) / factor
+
+        def loss(beta, counts=counts, offset=offset):
+            x = torch.from_numpy(Z @ beta + offset)
+            likelihood = counts @ log_expit((2 * y - 1) * bent(x)[0].numpy())
+            return -likelihood + beta @ beta / (2 * 0.7)
+
+        found = weights.beta[row, 0].numpy() / factor
+        np.testing.assert_allclose(found, minimize(loss, found, tol=1e-9).x, rtol=0, atol=2e-4)
 
 
 def test_without_folds_scores_are_the_training_rows_own():

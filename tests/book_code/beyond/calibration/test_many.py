@@ -50,7 +50,6 @@ def test_methods_give_distributions(method):
 def test_bands_are_judged_by_the_truth(monkeypatch):
     """A band of everything covers all, and a narrow one elsewhere nothing."""
     cell = {"truth": "kinked", "classes": 4, "n": 200, "number": 0}
-    assert 0.7 < many_bands.measure(**cell)["coverage"] <= 1
     for ends, covered in (((0.0, 1.0), 1.0), ((1.1, 1.2), 0.0)):
         monkeypatch.setattr(
             many_bands.SoftmaxCalibrator,

@@ -18,11 +18,22 @@ def test_truths_are_probabilities(truth, k):
     assert np.allclose(p, softmax(z, axis=1)) == (truth == "as it is")
 
 
-def test_a_measure_is_a_share_and_comes_again():
+def test_a_measure_is_a_share_and_comes_again(monkeypatch):
+    """Counted again by what the band was asked for: the truth is a softmax of 0.4 log p."""
+    seen = []
+    ask = many_bands.SoftmaxCalibrator.predict_interval
+
+    def watched(self, scores, level):
+        ends = ask(self, scores, level)
+        truth = scores**0.4 / (scores**0.4).sum(axis=1, keepdims=True)
+        seen.append(((ends[0] <= truth) & (truth <= ends[1])).mean())
+        return ends
+
+    monkeypatch.setattr(many_bands.SoftmaxCalibrator, "predict_interval", watched)
     cell = {"truth": "tempered", "classes": 4, "n": 200, "number": 0}
     found = many_bands.measure(**cell)
+    assert found["coverage"] == pytest.approx(seen[0], rel=1e-12)
     assert found == many_bands.measure(**cell)
-    assert 0.8 < found["coverage"] <= 1
     assert 0 < found["width"] < 0.5
     other = many_bands.measure(**cell | {"n": 1_000})
     assert other["width"] < found["width"]  # more data, less doubt

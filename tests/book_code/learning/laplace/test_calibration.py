@@ -30,7 +30,21 @@ def test_a_small_cell_can_be_measured(method):
     found = calibration.measure(task="regression", method=method, seed=1, n=40, n_basis=4)
     assert all(0 <= found[f"rank_{place}"] <= calibration.N_DRAWS for place in calibration.PLACES)
     assert found["covered_50"] <= found["covered_80"] <= found["covered_95"]
-    assert 0.5 < found["covered_new"] < 1
+
+
+def test_a_new_target_is_covered_as_often_as_draws_say():
+    """Of 420,000 targets, 20,000 at each place: within four errors of the share of these."""
+    found = calibration.measure(task="regression", method="laplace", seed=1, n=40, n_basis=4)
+    Gamma, x, y = source_problems.simulate("regression", 40, 4, 1)
+    prior, likelihood = source_problems.prior_and_likelihood("regression", 4)
+    points = source_problems.grid()
+    mean, variance = laplace(prior, likelihood, x, y).moments(points)
+    noise = 1 / float(likelihood.alpha)
+    errors = np.random.default_rng(0).normal(0, noise**0.5, (20_000, len(points)))
+    miss = np.abs(prior.source(points, Gamma).numpy() + errors - mean.numpy())
+    share = float((miss < 1.96 * np.sqrt(variance.numpy() + noise)).mean())
+    error = (share * (1 - share) / errors.size) ** 0.5
+    assert found["covered_new"] == pytest.approx(share, abs=4 * error)
 
 
 def test_mixture_is_centred_where_it_should_be():
