@@ -101,7 +101,8 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
         for name, words in _NAMES.items()
     )
     heads = "".join(
-        f"<th scope='col'>{head}</th>" for head in ("10,000 by", "missed", "false alarms", "cost")
+        f"<th scope='col'>{head}</th>"
+        for head in ("of 10,000 cases", "missed", "false alarms", "cost")
     )
     content = (
         f"<div id='cost-slider' data-shown='{json.dumps(shown)}' data-width='{_WIDTH}'>"

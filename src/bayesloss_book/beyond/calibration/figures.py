@@ -41,7 +41,7 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
     titles = {
         "evidence": "Laplace's evidence",
         "bound": "lower bound on the evidence",
-        "loss": "log loss, less the sigmoid's",
+        "loss": "log loss, minus the sigmoid's",
     }
     for axis, (name, title) in zip(axes, titles.items(), strict=True):
         scale = 1e3 if name == "loss" else 1.0
@@ -94,8 +94,8 @@ def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
         axis.plot(gaps[n], places, marker, color=colour, linestyle="", label=f"{n:,} cases")
     axis.set_yticks(range(len(gaps)), gaps.index)
     axis.set_xscale("symlog", linthresh=1)
-    axis.set_xticks([-100, -10, -1, 0, 1, 10], ["-100", "-10", "-1", "0", "1", "10"])
-    axis.set(xlabel=f"log loss less that of {rival} (millinats)", ylim=(-1, len(gaps)))
+    axis.set_xticks([-100, -10, -1, 0, 1, 10], ["−100", "−10", "−1", "0", "1", "10"])
+    axis.set(xlabel=f"log loss minus that of {rival} (millinats)", ylim=(-1, len(gaps)))
     legend_above(figure, axis, ncols=2)
     return figure
 

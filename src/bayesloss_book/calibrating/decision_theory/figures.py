@@ -34,9 +34,7 @@ def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Fi
         bottom.plot(theta, below, dashes, color=colour)
     for axis in (top, bottom):
         axis.axvline(plant.critical, color="black", linewidth=0.8)
-    bottom.axhline(
-        1 - plant.shutdown / plant.meltdown, color=COLOURS["data"], linewidth=0.8, linestyle=":"
-    )
+    bottom.axhline(1 - plant.shutdown / plant.meltdown, color="black", linewidth=0.8)
     bottom.text(222, 1 - plant.shutdown / plant.meltdown + 0.015, "above: stay on")
     bottom.text(plant.critical + 1.5, 0.05, "critical\ntemperature")
     top.set(ylabel="density")
@@ -94,6 +92,6 @@ def draw_finer(counts: tuple[int, ...]) -> Figure:
         axis.axvspan(best.min(), best.max(), color=COLOURS["ISGP"], alpha=0.25, linewidth=0)
         axis.plot(means, values, color=COLOURS["ISGP"])
         axis.axvline(p[0], color="black", linewidth=0.8)
-        axis.set(ylabel="$d_L$", title=f"{n_inputs} input{'s' if n_inputs > 1 else ''}")
+        axis.set(ylabel="excess cost $d_L$", title=f"{n_inputs} input{'s' if n_inputs > 1 else ''}")
     axes[-1].set(xlabel="mean of q")
     return figure

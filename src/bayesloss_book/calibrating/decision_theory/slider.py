@@ -116,7 +116,7 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
         )
         + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
         "<th>distribution</th><th>P(θ > critical)</th><th>decision</th>"
-        f"<th>error costs</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
+        f"<th>excess cost</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
         "<noscript>The sliders need JavaScript; the figures below show some of their positions."
         f"</noscript></div><script>{_SCRIPT}</script>"
     )
