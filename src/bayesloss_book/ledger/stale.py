@@ -7,8 +7,5 @@ _OURS = {"method": ("linkgistic", "one against the rest")}
 _HELD_OUT = {"method": ("held-out ISGP",)}
 
 STALE: dict[str, Stale] = {
-    "fit_cost": Stale("d978bc930", _LINK, _OURS),
-    "fit_cost_sparse": Stale("d978bc930", _LINK, _OURS),
-    "fit_cost_ten": Stale("d978bc930", _LINK, _OURS),
     "learning_curves": Stale("d978bc930", _LINK, _HELD_OUT),
 }
