@@ -116,6 +116,11 @@ def test_matrix_and_sources_get_their_shares_where_these_are_the_truth():
     mixed = shares_of(z, labels(z @ W.T + [0.5, 0, 0, -0.5], 2))
     assert mixed.matrix > 0.9
     assert mixed.sources < 0.5
+    # A source is one of the logits after the matrix: here the two differ by the intercept.
+    u = z @ W.T + [2, 0, 0, -2]
+    both = shares_of(z, labels(np.where(u < 0, 0.3 * u, 2 * u), 3))
+    assert both.matrix > 0.9
+    assert both.sources > 0.8
     # Of twenty draws with nothing to find, most find little.
     nothing = [shares_of(z[:120], labels(z[:120], seed)) for seed in range(20)]
     assert np.median([each.matrix for each in nothing]) < 0.5
