@@ -168,7 +168,7 @@ def tilt_slider(plant: PowerPlant, constants: Sequence[float], start: int) -> HT
     upright = _CANVAS.points([plant.critical, plant.critical], [0, 3])
     return stepped(
         "tilt-slider",
-        "M",
+        f"constant M (above the largest loss, {plant.meltdown:.0f})",
         frames,
         start,
         ribbon(points(p), ground, COLOURS["Linear"]) + curve(upright, 'stroke="currentColor"'),
@@ -217,7 +217,7 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     moments = wrong["moments"]
     first = [(variational, "GP", 0.35, "variational inference decides wrongly")]
     first += [(listening, "ISGP", 0.9, "of these, loss-EM from off decides rightly")]
-    second = [(moments, "PAVA", 0.35, "the Gaussian with its moments decides wrongly")]
+    second = [(moments, "PAVA", 0.35, "the Gaussian with the posterior's moments decides wrongly")]
     for axis, parts in zip(axes, (first, second), strict=True):
         handles = []
         for region, name, alpha, label in parts:

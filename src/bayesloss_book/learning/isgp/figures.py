@@ -99,7 +99,10 @@ def draw_fits(source: str, *, n: int, a: float, filled: Sequence[float], seed: i
         for prior, (colour, dashes) in styles.items():
             nu = flat_places.source_draws(flat_places.fit(prior, x, y, filled=part, a=a))
             band = np.quantile(nu, [0.025, 0.975], axis=0)
-            axis.fill_between(points, *band, color=COLOURS[colour], alpha=0.2, linewidth=0)
+            if dashes == "-":
+                axis.fill_between(points, *band, color=COLOURS[colour], alpha=0.2, linewidth=0)
+            else:  # two filled bands would turn grey where they overlap
+                axis.plot(points, band.T, dashes, color=COLOURS[colour], linewidth=0.8)
             axis.plot(points, nu.mean(axis=0), dashes, color=COLOURS[colour], label=names[prior])
         axis.plot(points, truth, ":", color=COLOURS["data"], label="truth")
         axis.set(ylabel="$\\nu$", title=f"the data fill {part:.0%} of the period")

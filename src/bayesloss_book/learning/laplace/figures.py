@@ -36,26 +36,28 @@ def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
     upper.plot([centre, centre], pair, color="black", lw=1, zorder=1)
     styles = {
         "averaged over sources": ("s", "GP", "average of the losses"),
-        "of the averaged probability": ("o", "PAVA", "loss of the averaged probability"),
         "of the mean source": ("D", "ISGP", "loss of the average source"),
     }
-    places = (pair[1], None, pair[0])
-    rows = comparison.groupby("n").mean()
-    heights = np.arange(len(rows))[::-1]
+    reference = comparison["of the averaged probability"]
+    sizes = comparison.index.unique("n")
+    heights = np.arange(len(sizes))[::-1]
     for step, place, (name, (marker, colour, label)) in zip(
-        (0.22, 0, -0.22), places, styles.items(), strict=True
+        (0.15, -0.15), (pair[1], pair[0]), styles.items(), strict=True
     ):
-        style = {"marker": marker, "color": COLOURS[colour], "ms": 8, "ls": "none", "label": label}
-        if place is not None:
-            upper.plot(centre, place, **style)
-        lower.plot(rows[name], heights + step, **style)
+        look = {"marker": marker, "color": COLOURS[colour], "ms": 8, "ls": "none", "label": label}
+        upper.plot(centre, place, **look)
+        more = 1000 * (comparison[name] - reference)
+        beyond = more.groupby("n", sort=False)
+        lower.errorbar(beyond.mean(), heights + step, xerr=beyond.sem(), capsize=3, **look)
     upper.set(xlabel=r"$\nu(x)$ at an input with the label 1", ylabel="loss in nats")
     upper.legend()
-    lower.set_yticks(heights, [f"{n} labels" for n in rows.index])
+    lower.axvline(0, color=COLOURS["PAVA"], label="loss of the averaged probability")
+    lower.set_yticks(heights, [f"{n} labels" for n in sizes])
     for height in heights[:-1]:
         lower.axhline(height - 0.5, color=COLOURS["data"], lw=0.6)
     lower.grid(axis="y", visible=False)
-    lower.set(xlabel="log loss on new labels, nats a label", ylim=(-0.5, len(rows) - 0.5))
+    label = "loss minus that of the averaged probability,\nthousandths of a nat per label"
+    lower.set(xlabel=label, ylim=(-0.5, len(sizes) - 0.5))
     lower.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
@@ -80,7 +82,7 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
         at_mode = prior.source(points, posterior.mode).numpy()
         rows[task] = {
             "Laplace's mean": float(np.sqrt((((mean - exact) / spread) ** 2).mean())),
-            "curve at the mode": float(np.sqrt((((at_mode - exact) / spread) ** 2).mean())),
+            "source at the mode": float(np.sqrt((((at_mode - exact) / spread) ** 2).mean())),
             **source_problems.diagnose(nu),
         }
         low, high = np.quantile(nu, (0.025, 0.975), axis=(0, 1))
@@ -132,9 +134,10 @@ def draw_against_chains(results: pd.DataFrame) -> Figure:
     axes[1].axhline(1, color="black", linewidth=0.8)
     axes[2].set(ylabel="error of the log evidence, nats")
     axes[2].axhline(0, color="black", linewidth=0.8)
-    for axis in axes[:2]:
-        axis.set_title("solid: over all inputs; dotted: at the worst one", fontsize="medium")
-    axes[2].set_title("solid: one mode; dashed: all modes found", fontsize="medium")
+    where = "solid: over all inputs; dotted: at the worst one"
+    titles = (f"mean: {where}", f"spread: {where}", "solid: one mode; dashed: all modes found")
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, fontsize="medium")
     axes[2].set(xscale="log", xlabel="number of data n")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
@@ -154,7 +157,7 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
         "all": "evidence, all modes",
         "shift": "mean off by (sd)",
         "sd_ratio": "sd ratio",
-        "lost": "millinats lost",
+        "lost": "lost (thousandths)",
         "r_hat": "R-hat",
         "ess": "effective size",
     }

@@ -45,7 +45,7 @@ def draw_fall(rounds: Sequence[Round], limits: Sequence[float]) -> Figure:
     left.plot(values, "o-", color=COLOURS["ISGP"], ms=4, label="by Laplace")
     label = "upper limit, by the best increasing link"
     left.plot(limits, "v:", color=COLOURS["accent"], ms=5, label=label)
-    left.set(xlabel="round", ylabel="nats", title="log evidence, less the penalty")
+    left.set(xlabel="round", ylabel="nats", title="log evidence minus the penalty")
     left.legend(fontsize="small")
     gains = [found.rise for found in rounds[1:]]
     right.semilogy(range(1, len(rounds)), gains, "s-", color=COLOURS["GP"], ms=4)
@@ -66,7 +66,7 @@ def draw_creep(rounds: Sequence[Round], shown: Sequence[int]) -> Figure:
         x = found.scores.sort().values
         nu = found.posterior.mean(x)
         right.plot(x / x.std(), nu, dashes, color=colour, label=f"round {number}")
-    right.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title="link")
+    right.set(xlabel="score / its deviation", ylabel="log odds", title=r"mean source $\nu$")
     right.legend(fontsize="small")
     return figure
 

@@ -97,10 +97,11 @@ def draw_errors(table: pd.DataFrame) -> Figure:
     top.fill_between(table.index, -spread, spread, color=random, alpha=0.3, linewidth=0)
     top.axhline(0, color="0.3", linewidth=0.8)
     top.plot(off.index, off, "o-", color=even)
-    axis.loglog(table["a label", "random"], "s--", color=random, label="random draws, as W&N's")
-    axis.loglog(table["a label", "even"], "o-", color=even, label="even points, as the library")
-    axis.axhline(rest, color="0.3", linestyle=":", label="no draws: one normal variable")
-    top.set(ylabel="error of $Q$,\nmillinats a label")
-    axis.set(xlabel="number of draws $S$", ylabel="error of one label, nats")
+    of_label = 1000 * table["a label"]
+    axis.loglog(of_label["random"], "s--", color=random, label="random draws, as W&N's")
+    axis.loglog(of_label["even"], "o-", color=even, label="even points, as the library")
+    axis.axhline(1000 * rest, color="0.3", linestyle=":", label="no draws: one normal variable")
+    top.set(ylabel="error of $Q$ per label,\nthousandths of a nat")
+    axis.set(xlabel="number of draws $S$", ylabel="error of one label,\nthousandths of a nat")
     figure.legend(loc="outside upper center", ncols=1)
     return figure
