@@ -93,7 +93,7 @@ def test_lectures_fill_their_minutes_and_say_what_to_show_and_to_ask():
             assert "type='range'" in (HTML / "book/course" / place).read_text("utf-8")
 
 
-def test_a_question_that_a_lecture_asks_is_of_what_it_shows_or_of_a_chapter():
+def test_lectures_name_questions_by_their_numbers():
     numbers = re.compile(r"[123](?:(?:, | and )[123])*")
     for part in lectures().values():
         links = part.select("td:nth-child(3) a")
