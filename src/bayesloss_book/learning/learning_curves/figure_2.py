@@ -71,7 +71,7 @@ def setting_cells() -> list[dict[str, Any]]:
     out += [cell for data in DATA for cell in cells(data, 10_000, methods=("scikit-learn",))]
     out += [cell for change in small for cell in cells("fashion-mnist", 10_000, **change)]
     for factor in (0.5, 1.5):
-        out += cells("fashion-mnist", 10_000, methods=COMPARED[1:], c_factor=factor)
+        out += cells("fashion-mnist", 10_000, methods=METHODS[1:], c_factor=factor)
     return out
 
 
