@@ -82,11 +82,14 @@
     return near.length ? near[0][2] : word;
   }
 
-  // How nearly a place's phrases say what is asked, from 0 to 1: words in common, of all of both.
+  // How nearly a place's phrases say what is asked, from 0 to 1: words in common, of all of both. A
+  // phrase that is asked for among many other words counts less, so that its place is there at all.
   function nearness(entry, words) {
     const shares = entry.asked.map((phrase) => {
       const common = [...phrase].filter((word) => words.has(word)).length;
-      return common / (phrase.size + words.size - common);
+      const share = common / (phrase.size + words.size - common);
+      if (share >= NEAR) return share;
+      return common === phrase.size ? share ** 2 : 0;
     });
     return Math.max(0, ...shares);
   }
@@ -123,7 +126,7 @@
     const words = stemmed(wanted);
     for (const entry of entries) {
       const near = nearness(entry, words);
-      if (near >= NEAR) scores.set(entry.id, (scores.get(entry.id) ?? 0) + ASKED * near);
+      if (near > 0) scores.set(entry.id, (scores.get(entry.id) ?? 0) + ASKED * near);
     }
     let found = [...scores].map(([id, score]) => ({ entry: entries[id], score }));
     if (quoted) found = found.filter(({ entry }) => `${entry.words} `.includes(`${wanted} `));
