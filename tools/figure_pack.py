@@ -41,7 +41,7 @@ def figures(page: str, html: Path = HTML) -> list[Figure]:
         if isinstance(image, Tag):
             caption = re.sub(r"\s+", " ", figure.select_one("figcaption p").get_text())
             caption = caption.strip().removesuffix("#")
-            number = re.match(r"Fig\. ([\d.]*\d)", caption)
+            number = re.match(r"Fig\. ((?:[A-Z]\.)?[\d.]*\d)", caption)
             if number is None:
                 raise ValueError(f"{page}: expected a caption with a number, got {caption!r}")
             name = f"{page.removeprefix('book/')}/fig_{number[1]}.svg"

@@ -97,8 +97,8 @@ def test_the_readme_says_what_is_stored():
         assert " | ".join([f"| {name}", *(f"{value:.1f}" for value in values)]) + " |" in said
     sets = rows[["data", "task", "model", "n"]].drop_duplicates().groupby("n").size().loc[:20_000]
     data = rows.groupby("n")["data"].nunique()[[200, 1_000, 5_000, 20_000]]
-    assert f"{sets.min()} to {sets.max()} sets of scores a size" in said
-    assert f"a size, from {data.min()} to {data.max()} data sets" in said
+    assert f"{sets.min()} to {sets.max()} sets of scores for each size" in said
+    assert f"for each size, from {data.min()} to {data.max()} data sets" in said
 
 
 def test_the_harm_that_is_told_is_what_is_stored():
