@@ -1,7 +1,7 @@
 import book_search
 import notebooks
 import pytest
-from sphinx.application import Sphinx
+from small_book import small_book
 from sphinx.errors import ExtensionError
 
 LOGO = notebooks.BOOK / "_static" / "logo.svg"
@@ -15,19 +15,11 @@ def test_a_build_that_failed_leaves_the_folder_that_the_next_one_needs(tmp_path,
     if left == "the logo":
         static.parent.mkdir()
         static.write_text("<svg/>")
-    app = Sphinx(
-        srcdir=tmp_path,
-        confdir=None,
-        outdir=tmp_path / "html",
-        doctreedir=tmp_path / "doctrees",
-        buildername="html",
-        confoverrides={
-            "extensions": ["book_search"],
-            "html_theme": "sphinx_book_theme",
-            "html_theme_options": {"logo": {"image_light": str(LOGO), "image_dark": str(LOGO)}},
-        },
-        status=None,
-        warning=None,
+    app = small_book(
+        tmp_path,
+        "book_search",
+        html_theme="sphinx_book_theme",
+        html_theme_options={"logo": {"image_light": str(LOGO), "image_dark": str(LOGO)}},
     )
 
     def fail(*_):

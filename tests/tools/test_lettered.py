@@ -1,6 +1,6 @@
 import pytest
 from lettered import by_page
-from sphinx.application import Sphinx
+from small_book import small_book
 
 
 def test_each_page_counts_its_kinds_for_itself():
@@ -37,17 +37,7 @@ def test_a_book_with_and_without_numbers(tmp_path):
     (tmp_path / "other.rst").write_text(
         "Other\n=====\n\n" + FIGURE.format("third") + FIGURE.format("fourth")
     )
-    app = Sphinx(
-        srcdir=tmp_path,
-        confdir=None,
-        outdir=tmp_path / "html",
-        doctreedir=tmp_path / "doctrees",
-        buildername="html",
-        confoverrides={"extensions": ["lettered"], "numfig": True},
-        status=None,
-        warning=None,
-    )
-    app.build()
+    small_book(tmp_path, "lettered", numfig=True).build()
     page = {name: (tmp_path / "html" / f"{name}.html").read_text() for name in ("chapter", "other")}
     assert "Fig. 1.1 " in page["chapter"]
     assert "Fig. B.1" in page["chapter"]  # the reference

@@ -1,5 +1,5 @@
 import pytest
-from sphinx.application import Sphinx
+from small_book import small_book
 from unbroken import unbroken
 
 NB = "\N{NO-BREAK SPACE}"
@@ -21,17 +21,7 @@ def test_what_stays_on_a_line(typed, kept):
 
 def test_prose_is_changed_and_code_is_not(tmp_path):
     (tmp_path / "index.rst").write_text("Title\n=====\n\nA part of 5 %, and ``5 %``.\n")
-    app = Sphinx(
-        srcdir=tmp_path,
-        confdir=None,
-        outdir=tmp_path / "html",
-        doctreedir=tmp_path / "doctrees",
-        buildername="html",
-        confoverrides={"extensions": ["unbroken"]},
-        status=None,
-        warning=None,
-    )
-    app.build()
+    small_book(tmp_path, "unbroken").build()
     page = (tmp_path / "html" / "index.html").read_text()
     assert f"A part of 5{NB}%" in page
     assert "5</span> <span" in page or "5 %</code>" in page
