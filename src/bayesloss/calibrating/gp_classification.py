@@ -103,7 +103,9 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
                 "length_scale and amplitude, or scale the columns"
             )
         kernel = SquaredExponential(a=1.0, b=chosen.amplitude**2)
-        self.prior_ = WhitenedGP.at(kernel, self._scaled(X), batch_dims=1)
+        n = len(X)
+        with threads_for(n, n, n):
+            self.prior_ = WhitenedGP.at(kernel, self._scaled(X), batch_dims=1)
         features = self.prior_.features.expand(len(signs), -1, -1)
         return _Prepared(features=features, sites=chosen.sites)
 

@@ -49,9 +49,11 @@ def test_each_operation_is_that_of_one_array():
     for name, args in asked.items():
         expected = getattr(one, name)(*args)
         torch.testing.assert_close(getattr(many, name)(*args), expected, rtol=1e-12, atol=1e-12)
-    for chosen in (mask, slice(None, None, 7), torch.tensor([40, 2, 69, 7])):
+    repeated = torch.tensor([40, 2, 40, 69, 2, 7, 40])
+    for chosen in (mask, slice(None, None, 7), torch.tensor([40, 2, 69, 7]), repeated):
         some = many.rows(chosen)
         expected = one.rows(chosen)
+        assert some.shape == expected.shape
         few = torch.tensor([1, 0, 1])
         asked = {"scores": (B.T,), "pull_back": (S[:, : len(some)],)}
         for name, args in {**asked, "dense": (few,), "along": (B, centre)}.items():
@@ -80,6 +82,16 @@ def test_a_fit_is_that_of_the_data_in_memory(classes):
         expected = getattr(one, name)(X)
         assert lazy.dtype == expected.dtype and lazy.shape == expected.shape
         np.testing.assert_allclose(lazy.compute(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_table_of_few_kinds_is_that_of_the_data_in_memory():
+    """Its rows stay apart in several parts each; sums over blocks move scores by rounding."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 2, 400), rng.integers(0, 3, 400)]).astype(float)
+    y = (X @ [1, -0.7] + rng.logistic(size=400) > 0).astype(int)
+    one = LinkgisticClassifier().fit(X, y)
+    many = LinkgisticClassifier().fit(da.from_array(X, chunks=(150, 2)), y)
+    np.testing.assert_allclose(many.predict_proba(X), one.predict_proba(X), rtol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore:the best penalty of those tried")  # of two: not the question

@@ -154,3 +154,15 @@ class TestRobustReach:
         counts[-1] = 30
         assert robust_reach(x, counts) > 900
         assert robust_reach(x, 0.5 + 0 * counts) == robust_reach(x)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_points_that_rounding_tells_apart_are_tied(weighted):
+    rng = np.random.default_rng(0)
+    x = rng.choice([-3.0, -0.5, 0.1, 0.4, 2.0, 40.0], size=300)
+    weight = rng.choice([1.0, 2.0], size=300) if weighted else None
+    shaken = x * (1 + 1e-15 * rng.integers(-3, 4, size=300))
+    assert len(np.unique(shaken)) > 20
+    at = np.linspace(-5, 50, 40)
+    expected = RangeMap.fit(x, weight)
+    np.testing.assert_allclose(RangeMap.fit(shaken, weight)(at), expected(at), rtol=1e-12)

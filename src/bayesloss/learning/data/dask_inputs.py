@@ -87,7 +87,8 @@ class DaskInputs(Inputs):
         numbers = torch.arange(len(self))[chosen]
         if self._order is not None:
             numbers = self._order[numbers]
-        numbers, order = numbers.unique(return_inverse=True)
+        numbers, asked = numbers.sort(stable=True)  # a row that is asked for twice stays twice
+        order = asked.argsort()
         by_block = np.split(numbers.numpy(), np.searchsorted(numbers.numpy(), self._ends[1:-1]))
         blocks = []
         sizes = []

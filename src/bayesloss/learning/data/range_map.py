@@ -36,6 +36,7 @@ _FAR = 5.0  # what lies this much farther out than the rest would shorten the re
 _FEW = 0.01  # the part of the data that may lie far out
 _BULK = 1 / 16  # letter values of at least this depth make up the bulk
 _EVEN = np.linspace(0, 0.5, 17)  # depths of a normal quantile plot
+_ROUNDING = 1e-12  # of a point: only rounding tells it from a neighbour that is nearer
 
 # Depths at either end that the map asks for: of data it sees the points nearest to these levels.
 DEPTHS = np.append(_EVEN, 0.5 ** np.arange(1.0, 65.0))
@@ -197,6 +198,10 @@ def _distribution(x: Array, weight: Array | None) -> tuple[Level, Level]:
         counted = weight > 0
         points, place = np.unique(x[counted], return_inverse=True)
         mass = np.bincount(place, weight[counted] / weight.max(), minlength=len(points))
+    tied = np.diff(points, prepend=np.nan) <= _ROUNDING * np.abs(points)
+    first = np.flatnonzero(~tied)
+    points = points[first]
+    mass = np.add.reduceat(mass, first)
     return points, (mass.cumsum() - 0.5 * mass) / mass.sum()
 
 
