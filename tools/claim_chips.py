@@ -2,11 +2,12 @@
 
 ``{claim}`Theorem 8 <wn-theorem-8>` `` shows these words and the ledger's verdict. In a browser
 evidence.js opens the box beneath the paragraph; without scripts the chip is a link. A number
-alone, as in ``{claim}`(14) <wn-equation-14>` ``, gets the name of its paper.
+or a place of the print, as in ``{claim}`(14) <wn-equation-14>` ``, gets the name of its paper.
 Sphinx's ``{ref}`` would not say the verdict.
 """
 
 import html
+import re
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -16,6 +17,9 @@ from sphinx.util.docutils import ReferenceRole
 from paperledger.ledger.claims import badge, ledger
 
 logger = logging.getLogger(__name__)
+
+# What a title begins with that stands in the print: this book has tables and theorems of its own.
+PLACE = re.compile(r"\(|(?:Figure|Lemma|Section|Table|Theorem) \d")
 
 
 class ClaimChip(ReferenceRole):
@@ -29,7 +33,7 @@ class ClaimChip(ReferenceRole):
             logger.warning(said, location=self.get_location())
             return [nodes.Text(self.title)], []
         here = self.env.app.builder.get_relative_uri(self.env.docname, f"book/{claim.page}")
-        named = f"{claim.paper} {self.title}" if self.title[0] == "(" else self.title
+        named = f"{claim.paper} {self.title}" if PLACE.match(self.title) else self.title
         said = f"{html.escape(named)} {badge(claim.verdict)}"
         chip = f'<a class="chip" href="{here}#claim-{claim.id}">{said}</a>'
         return [nodes.raw("", chip, format="html")], []
