@@ -19,19 +19,19 @@ _BELOW = 60
 _REACH = 3  # of scores
 _ABOVE = Canvas(_WIDTH, _HEIGHT, Axis("", -_REACH, _REACH, []), Axis("probability", 0, 1, [0, 1]))
 _SCORES = Axis("score", -_REACH, _REACH, range(-_REACH, _REACH + 1))
-_COUNTS = Canvas(_WIDTH, _BELOW, _SCORES, Axis("cases", 0, 1, []))
+_COUNTS = Canvas(_WIDTH, _BELOW, _SCORES, Axis("patients", 0, 1, []))
 _GRID = np.linspace(-_REACH, _REACH, 601)
 _SPAN = (0, len(RATIOS) - 1, 1)  # of the slider, over ratios
 _CASES = 10_000 * np.exp(-(_GRID**2) / 2) / np.exp(-(_GRID**2) / 2).sum()  # at each score
 _NAMES = {"link": "learned curve", "sigmoid": "sigmoid", "truth": "true curve"}
 _LINES = {"link": COLOURS["ISGP"], "sigmoid": COLOURS["GP"]}
 _LEGEND = [
-    (f"3px solid {_LINES['link']}", "learned curve and its cut; band: 95 %"),
-    (f"3px dotted {_LINES['sigmoid']}", "sigmoid and its cut"),
+    (f"3px solid {_LINES['link']}", "learned curve, 95 % band"),
+    (f"3px dotted {_LINES['sigmoid']}", "sigmoid"),
     ("2px dashed currentColor", "true curve"),
-    ("1px solid currentColor", "threshold: say yes above this probability"),
-    (f"8px solid {COLOURS['accent']}", "positive cases; filled: missed"),
-    (f"8px solid {COLOURS['Linear']}", "negative cases; filled: false alarms"),
+    ("1px solid currentColor", "threshold: treat above it"),
+    (f"8px solid {COLOURS['accent']}", "the ill; filled: missed"),
+    (f"8px solid {COLOURS['Linear']}", "the healthy; filled: false alarms"),
 ]
 _SCRIPT = """
 (() => {
@@ -49,7 +49,7 @@ _SCRIPT = """
     for (const name in rows) rows[name].slice(1).forEach((value, i) => {
       find(`[data-row=${name}] td:nth-of-type(${i + 1})`).textContent = value;
     });
-    input.setAttribute("aria-valuetext", `a missed case costs ${ratio} false alarms`);
+    input.setAttribute("aria-valuetext", `a missed patient costs as much as ${ratio} false alarms`);
   };
   input.addEventListener("input", draw);
   draw();
@@ -102,24 +102,26 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
     )
     heads = "".join(
         f"<th scope='col'>{head}</th>"
-        for head in ("of 10,000 cases", "missed", "false alarms", "cost")
+        for head in ("of 10,000 patients", "missed", "false alarms", "cost")
     )
     content = (
         f"<div id='cost-slider' data-shown='{json.dumps(shown)}' data-width='{_WIDTH}'>"
-        + slider("ratio", "false alarms that one missed case costs", _SPAN, RATIOS.index(start))
+        + slider(
+            "ratio", "what a missed patient costs, in false alarms", _SPAN, RATIOS.index(start)
+        )
         + "<div class='cost-beside'><div>"
         + framed(
             "cost-above",
             _curves(given, cuts, level),
             _ABOVE,
             "Probability against score: the learned curve with its band, the sigmoid, the true "
-            "curve, and where each crosses the threshold, above which a case is taken for positive",
+            "curve, and where each crosses the threshold, above which a patient is treated",
         )
         + framed(
             "cost-below",
             _tails(given["truth"], cuts["link"]),
             _COUNTS,
-            "Positive and negative cases by score; filled: decided wrongly by the learned curve",
+            "The ill and the healthy by score; filled: decided wrongly by the learned curve",
         )
         + f"</div><div><table><thead><tr>{heads}</tr></thead>"
         f"<tbody aria-live='polite'>{body}</tbody></table>" + legend(_LEGEND) + "</div></div>"
@@ -130,7 +132,10 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
         f"{ratio}: " + ", ".join(f"{words} {by[name][3]}" for name, words in _NAMES.items())
         for ratio, _, by in shown
     )
-    return HTMLTable(content, f"A slider for the ratio of costs. What 10,000 cases cost: {told}.")
+    return HTMLTable(
+        content,
+        f"A slider for the ratio of costs. What mistakes among 10,000 patients cost: {told}.",
+    )
 
 
 def _curves(given: dict[str, np.ndarray], cuts: dict[str, str], level: str) -> str:
