@@ -22,18 +22,18 @@ NAMES = {"paper's recipe": "W&N's EM"}  # where the stores have others
 
 
 def draw_probabilities(results: pd.DataFrame) -> Figure:
-    """The classifiers' log losses less that of logistic regression, a row a table."""
+    """What classifiers save over logistic regression with a chosen penalty, a row a table."""
     losses = averages(results, "log_loss")
     rows = results.groupby("data")["rows"].first()
     losses = losses.loc[sorted(losses.index, key=lambda data: (", " in data, rows[data]))]
     losses.index = [data + f" ({rows[data]:,})" * (", " not in data) for data in losses.index]
     figure, axis = subplots(figsize=(5.6, 8.4))
-    gap = 1e3 * losses.sub(losses["logistic CV"], axis=0).rename(columns=NAMES)
-    _draw(axis, gap.drop(columns="logistic CV"), at=0)
+    saved = 1e3 * losses.rsub(losses["logistic CV"], axis=0).rename(columns=NAMES)
+    _draw(axis, saved.drop(columns="logistic CV"), at=0)
     axis.set_xscale("symlog", linthresh=10)
     axis.xaxis.set_major_formatter("{x:.0f}")
-    axis.set_xlim(1.5 * gap.min(axis=None), 1.5 * gap.max(axis=None))
-    axis.set(xlabel="log loss less logistic CV, millinats")
+    axis.set_xlim(1.5 * saved.min(axis=None), 1.5 * saved.max(axis=None))
+    axis.set(xlabel="log loss saved over logistic CV, millinats")
     return figure
 
 
