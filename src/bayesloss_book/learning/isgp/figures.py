@@ -1,6 +1,7 @@
 """The figures of the page on the ISGP prior."""
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 
 import numpy as np
 import torch
@@ -16,11 +17,15 @@ from bayesloss_book.problems.random_sources import inverse_source, make_prior
 
 
 def draw_paths(settings: Sequence[tuple[float, float, float]], *, seed: int) -> Figure:
-    """A column for each setting of a, c and gamma: one draw of f, f^2, and nu among others."""
+    """A column for each setting of a, c and gamma: one draw of f, f^2, and nu among others.
+
+    Its title names those of the three in which the columns differ.
+    """
     figure, axes = subplots(
         3, len(settings), figsize=(5.6, 7.6), sharex=True, sharey="row", height_ratios=(1, 1, 2)
     )
     x = torch.linspace(-1, 1, 801, dtype=torch.float64)
+    differ = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
     for column, (a, c, gamma) in zip(axes.T, settings, strict=True):
         prior = make_prior(a=a, c=c, gamma=gamma)
         Gamma = prior.sample(4, torch.Generator().manual_seed(seed))
@@ -31,7 +36,8 @@ def draw_paths(settings: Sequence[tuple[float, float, float]], *, seed: int) -> 
             axis.plot(x, values[0], color=COLOURS["ISGP"])
         crossed = draws[0][0].sign().diff().nonzero()[:, 0]
         column[2].plot(x[crossed], draws[2][0][crossed], "o", color=COLOURS["GP"], markersize=3.5)
-        column[0].set_title(f"$a$ = {a:g}, $c$ = {c:g}, $\\gamma$ = {gamma:g}")
+        values = (f"$a$ = {a:g}", f"$c$ = {c:g}", f"$\\gamma$ = {gamma:g}")
+        column[0].set_title(", ".join(compress(values, differ)))
         column[0].axhline(0, color="black", linewidth=0.6)
         column[2].plot(x, prior.mean(x), "--", color="black", linewidth=1)
         column[2].set(xlabel="$x$")
