@@ -59,6 +59,22 @@ def test_composite_loss_is_proper(loss, pi):
     assert float(composite.inverse_link(best.x)) == pytest.approx(pi, abs=1e-5)
 
 
+def test_margin_loss_takes_the_inverse_of_the_source():
+    """Theorem 2 (ii), with SciPy's root finder; equation (6)'s margin loss for an odd source."""
+    z = np.array([-4.0, -0.3, 0.0, 1.7, 6.0])
+    roots = [
+        brentq(lambda x, a=a: 0.5 + x + 0.8 * math.sin(x) - a, -100, 100, xtol=1e-13) for a in z
+    ]
+    composite = CompositeLoss(LogLoss(), bumpy)
+    found = composite.margin_loss(torch.exp, z)
+    assert found.numpy() == pytest.approx(np.exp(roots), rel=1e-11)
+
+    odd = CompositeLoss(LogLoss(), lambda x: bumpy(x, start=0.0))
+    x = torch.linspace(-3, 3, 13, dtype=torch.float64)
+    of_margin = odd.margin_loss(lambda m: odd.loss(1, m), bumpy(x, start=0.0))
+    assert of_margin.numpy() == pytest.approx(odd.loss(1, x).numpy(), rel=1e-10)
+
+
 def test_bounded_source_leaves_probabilities_out():
     """A source is differentiable and increasing; arctan is one, and reaches 0.83 at most."""
     composite = CompositeLoss(LogLoss(), torch.arctan)
