@@ -141,7 +141,8 @@ def test_shares_are_decided_by_what_cases_hold_not_by_their_order():
 def test_shares_are_decided_by_what_cases_hold_not_by_the_names_of_classes():
     """Renamed in a cycle, which is not its own inverse; the shares lie within their bounds."""
     z = np.random.default_rng(0).normal(0, 2, (400, 3))
-    codes = labels(np.where(z < 0, 0.7 * z, 1.2 * z) + [0, 0.3, 1], 50)
+    kinked = np.where(z < 0, 0.7 * z, 1.2 * z)
+    codes = labels(kinked + np.array([0, 0.3, 1]), 50)
     renamed = np.array([1, 2, 0])
     columns = np.empty_like(z)
     columns[:, renamed] = z
