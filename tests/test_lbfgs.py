@@ -65,6 +65,20 @@ def test_steps_end_where_the_slope_has_fallen():
     assert bool((left.abs() <= 0.5 * slope).all())
 
 
+def test_a_step_does_not_depend_on_what_is_searched_beside_it():
+    """The first parabola's step of 1 will do; the other one has to come back to a tenth of it."""
+
+    def steps(curvature):
+        def along(step):
+            return step - curvature * step**2, 1 - 2 * curvature * step
+
+        return step_sizes(along, torch.zeros_like(curvature), torch.ones_like(curvature))
+
+    curvature = torch.tensor([0.5, 5.0], dtype=torch.float64)
+    alone = torch.cat([steps(curvature[:1]), steps(curvature[1:])])
+    torch.testing.assert_close(steps(curvature), alone, rtol=0, atol=0)
+
+
 def test_no_step_where_nothing_rises():
     """A problem that rests, one at a top, and one that only falls, whatever its slope says."""
     slope = torch.tensor([0.0, 1e-30, 1.0], dtype=torch.float64)

@@ -45,6 +45,16 @@ def test_it_turns_back_where_there_is_no_value():
     np.testing.assert_allclose(found.x, CENTRE, rtol=0, atol=1e-4)
 
 
+def test_it_turns_back_where_value_and_slope_are_infinite():
+    """The first step from 0 ends at the pole of -log(1 - x) - 3 x, whose minimum is at 2/3."""
+    barrier = differentiated(lambda point: -(1 - point[0]).log() - 3 * point[0])
+    start = torch.zeros(1, dtype=torch.float64)
+    assert math.isinf(barrier(start + 1)[0])
+    found = minimise(barrier, start, options={})
+    assert found.success
+    np.testing.assert_allclose(found.x, 2 / 3, rtol=0, atol=1e-5)
+
+
 def test_steps_that_are_too_few_are_told():
     found = minimise(differentiated(bowl), CENTRE + 9, options={"maxiter": 1})
     assert not found.success

@@ -269,9 +269,14 @@ class TestConveniences:
         for band in (link.source_band, link.inverse_link_band):
             assert band(0.5) == tuple(float(end[0]) for end in band([0.5]))
 
+    @pytest.mark.filterwarnings("ignore:not converged")
     def test_log_probabilities(self):
-        log_p = self.model.predict_log_proba(self.X)
-        np.testing.assert_allclose(np.exp(log_p), self.model.predict_proba(self.X), rtol=1e-9)
+        one_vs_rest = LinkgisticClassifier(max_iter=1, multi_class="ovr")
+        one_vs_rest.fit(self.X, self.y + (np.arange(len(self.y)) % 3 == 0))
+        assert one_vs_rest.classes_.size == 3 and not one_vs_rest.joint_
+        for model in (self.model, one_vs_rest):
+            log_p = model.predict_log_proba(self.X)
+            np.testing.assert_allclose(np.exp(log_p), model.predict_proba(self.X), rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:not converged")

@@ -22,6 +22,7 @@ def test_every_claim_carries_paper_and_verdict(table):
 
 def test_claims_are_in_groups_by_kind_and_page_in_the_order_of_the_papers(table):
     order = list(ledger())
+    titles = scorecard.titles(BOOK)
     pages = markup(table).select("details.claims details.claims")
     assert len(pages) > len({c.page for c in of_papers()})
     for group in pages:
@@ -29,7 +30,7 @@ def test_claims_are_in_groups_by_kind_and_page_in_the_order_of_the_papers(table)
         assert ids == sorted(ids, key=order.index)
         (page,) = {ledger()[id].page for id in ids}
         title = group.find(class_="claims-of").get_text()
-        assert title.replace("\\(", "$").replace("\\)", "$") == scorecard.titles(BOOK)[page]
+        assert title.replace("\\(", "$").replace("\\)", "$") == titles[page]
         kinds = {ledger()[id].kind for id in ids}
         assert kinds <= {"definition", "equation", "algorithm"} or not kinds & {"equation"}
 
