@@ -6,11 +6,11 @@
   const EXCERPT = 220; // characters
   const TITLE = 8; // how much more a word in a title says than one in the text
   const ASKED = 250; // what a place gains that a reader's own words lead to
-  const NEAR = 0.6; // how nearly they have to say what is asked
+  const NEAR = 0.6; // how nearly a phrase has to say what is asked
   // What titles abbreviate and readers may write in full.
   const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
   // What newcomers type that says nothing of the place.
-  const STOP = new Set("a an and can do does for how i in is it my of on our the their to use using what when with your".split(" "));
+  const STOP = new Set("a an and can do does don for how i in is it my of on our s t the their this to use using what when with your".split(" "));
   const KINDS = { section: "section", claim: "claim", api: "package" };
 
   const field = document.querySelector(".bd-search-container form.bd-search input");
@@ -37,6 +37,8 @@
     this.saveDocument(false);
   });
   const known = new Map(); // how many entries have a word
+  const asking = new Map(); // how many places are asked for by a word
+  const places = SEARCH_INDEX.filter((entry) => entry.asked).length;
   const entries = SEARCH_INDEX.map((entry, id) => {
     const title = whole(asWords(entry.title));
     const long = entry.kind === "api" ? title + asWords(apart(entry.title)) : title;
@@ -50,7 +52,9 @@
     const name = entry.kind === "api" ? apart(entry.title.split(".").pop()) : entry.title.split(/:| \(/)[0];
     const names = stems(told(whole(asWords(entry.kind === "claim" ? entry.title.split(",").pop() : name))));
     const asked = asks.map(stemmed);
-    return { ...entry, id, names, asked, words: `${long}${asWords(entry.where)}${text}` };
+    const all = new Set(asked.flatMap((phrase) => [...phrase]));
+    for (const word of all) asking.set(word, (asking.get(word) ?? 0) + 1);
+    return { ...entry, id, names, asked, asks: all, words: `${long}${asWords(entry.where)}${text}` };
   });
 
   // Insertions, deletions, replacements and swaps of neighbours from one word to another.
@@ -82,16 +86,22 @@
     return near.length ? near[0][2] : word;
   }
 
-  // How nearly a place's phrases say what is asked, from 0 to 1: words in common, of all of both. A
-  // phrase that is asked for among many other words counts less, so that its place is there at all.
+  // How nearly a place's phrases say what is asked, from 0 to 1: words in common with one of them, of
+  // all of both; of several words also those that stand in any of them, rare ones counting more.
   function nearness(entry, words) {
     const shares = entry.asked.map((phrase) => {
       const common = [...phrase].filter((word) => words.has(word)).length;
-      const share = common / (phrase.size + words.size - common);
-      if (share >= NEAR) return share;
-      return common === phrase.size ? share ** 2 : 0;
+      return common / (phrase.size + words.size - common);
     });
-    return Math.max(0, ...shares);
+    const near = Math.max(0, ...shares);
+    if (near >= NEAR) return near;
+    if (words.size === 1) return 0; // a word of a longer phrase says little
+    const covered = total(words, (word) => entry.asks.has(word)) / total(words, () => true);
+    return (covered ** 2 + near) / 2;
+  }
+
+  function total(words, counts) {
+    return [...words].filter(counts).reduce((sum, word) => sum + Math.log(1 + places / (asking.get(word) ?? 0.5)), 0);
   }
 
   // More than a sum over words: what bears the words as its name comes first, the shorter the rest

@@ -450,6 +450,9 @@ SEARCHES = {
     "which calibrator": "guide/calibration_methods.html",
     "lecture slides": "course/plan.html",
     "download pdf": "reference/cite.html",
+    # the words of several phrases together
+    "horsepower mpg": "learning/auto_mpg.html",
+    "why is fitting slow": "learning/em_cost.html",
 }
 
 
