@@ -227,6 +227,21 @@ def test_a_far_row_spoils_little():
     assert log_loss(y_test, model.predict_proba(X_test)) < usual + 0.002
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
+def test_rows_are_far_by_their_weight():
+    """Sixty of 1,500 rows are no exception; where they count for one in 30,000 they are."""
+    X, y, _ = kinked(1500)
+    X[:60] *= 1000
+    weight = np.ones(1500)
+    weight[:60] = 1e-3
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        LinkgisticClassifier(max_iter=1).fit(X, y)
+    assert not [each for each in caught if "far out" in str(each.message)]
+    with pytest.warns(UserWarning, match="rows have scores far out"):
+        LinkgisticClassifier(max_iter=1).fit(X, y, sample_weight=weight)
+
+
 def test_too_few_rounds_are_told():
     X, y, _ = kinked(2000)
     with pytest.warns(ConvergenceWarning, match="alternation.*raise max_iter=1"):

@@ -70,6 +70,12 @@ class TestNystromBasis:
         np.testing.assert_allclose(phi.T @ phi / 6, np.eye(6), atol=1e-12)
         assert (self.basis.eigenvalues.diff() < 0).all()
 
+    @pytest.mark.parametrize("b", [1e-6, 1e4])
+    def test_jitter_is_a_part_of_the_kernels_level(self, b):
+        one = NystromBasis(SquaredExponential(a=1.7), self.points, jitter=0.01)
+        level = NystromBasis(SquaredExponential(a=1.7, b=b), self.points, jitter=0.01)
+        np.testing.assert_allclose(level.eigenvalues, b * one.eigenvalues, rtol=1e-12)
+
     @settings(max_examples=200, deadline=None, derandomize=True)
     @given(st.floats(-5, 5), positive, st.integers(2, 12), st.integers(0, 10**6))
     def test_prior_variance_never_exceeds_the_kernel_s(self, z, a, n, seed):
