@@ -23,15 +23,11 @@ CHANGED_PAGES = (
     "guide/scores_and_costs",
     "guide/your_own_data",
     "index",
-    "learning/em_cost",
     "learning/held_out_links",
     "learning/isgp",
     "learning/laplace",
-    "learning/learned_losses",
     "learning/learning_curves",
     "learning/linkgistic",
-    "learning/nystrom",
-    "learning/proper_losses",
 )
 
 STALE: dict[str, Stale] = {
