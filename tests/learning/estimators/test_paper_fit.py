@@ -178,6 +178,18 @@ class TestFarRows:
         assert told == ({link_fits.__file__} if scale > 1 else set())
         return model
 
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_a_row_that_is_far_for_one_class_is_far(self):
+        """The first of three classes goes by a column that hardly matters to the last."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(600, 2))
+        rest = np.where(X[:, 0] + 0.3 * rng.normal(size=600) > 0, 0, 1)
+        y = np.where(X[:, 1] > 0.8, 2, rest)
+        X[np.flatnonzero(y == 0)[0], 0] = 60
+        model = LinkgisticClassifier(link=PaperLink(a=None), max_iter=1, random_state=0)
+        with pytest.warns(UserWarning, match="1 of 600 rows have scores far out"):
+            model.fit(X, y)
+
     @pytest.mark.parametrize(("prior", "scale"), [("isgp", 1e3), ("gp", 3e4)])
     def test_one_row_spoils_nothing(self, prior, scale):
         usual = self.fitted(prior)
