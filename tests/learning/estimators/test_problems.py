@@ -76,3 +76,14 @@ class TestReadProblems:
         beta = narrow.labels.new_tensor([[1, 2, 3, 4]]).double()
         scores = narrow.inputs.scores(beta)
         np.testing.assert_allclose(problems.inputs.scores(back(beta)), scores, atol=1e-12)
+
+
+def test_equal_rows_of_different_groups_stay_apart():
+    """A fold that holds a group out holds out no case of another one."""
+    X = np.array([[0.0], [0.0], [0.0], [1.0]])
+    y = np.array([0, 0, 0, 1])
+    groups = np.array([5, 7, 5, 7])
+    _, found = read_problems(LinkgisticClassifier(), X, y, None, groups, merge_copies=True)
+    assert found.weight.tolist() == [2, 1, 1]
+    assert found.groups is not None
+    assert found.groups.tolist() == [0, 1, 1]
