@@ -22,14 +22,19 @@ def bumpy(x, start=0.5, slope=1.0, bump=0.8):
     return start + slope * x + bump * torch.sin(x)
 
 
+def roots_of_bumpy(values):
+    """Where that source has these values, by SciPy's root finder."""
+    return [
+        brentq(lambda x, a=a: 0.5 + x + 0.8 * math.sin(x) - a, -100, 100, xtol=1e-13)
+        for a in values
+    ]
+
+
 @each_loss
 def test_link_and_inverse_link_by_root_finding(loss):
     """Equations (3) and (4), with SciPy's root finder on the source in plain Python."""
     composite = CompositeLoss(loss, bumpy)
-    expected = [
-        brentq(lambda x, a=a: 0.5 + x + 0.8 * math.sin(x) - a, -100, 100, xtol=1e-13)
-        for a in loss.canonical_link(PROBABILITIES).tolist()
-    ]
+    expected = roots_of_bumpy(loss.canonical_link(PROBABILITIES).tolist())
     assert composite.link(PROBABILITIES).numpy() == pytest.approx(expected, abs=1e-11)
     assert composite.inverse_link(expected).numpy() == pytest.approx(PROBABILITIES, abs=1e-11)
 
@@ -62,12 +67,9 @@ def test_composite_loss_is_proper(loss, pi):
 def test_margin_loss_takes_the_inverse_of_the_source():
     """Theorem 2 (ii), with SciPy's root finder; equation (6)'s margin loss for an odd source."""
     z = np.array([-4.0, -0.3, 0.0, 1.7, 6.0])
-    roots = [
-        brentq(lambda x, a=a: 0.5 + x + 0.8 * math.sin(x) - a, -100, 100, xtol=1e-13) for a in z
-    ]
     composite = CompositeLoss(LogLoss(), bumpy)
     found = composite.margin_loss(torch.exp, z)
-    assert found.numpy() == pytest.approx(np.exp(roots), rel=1e-11)
+    assert found.numpy() == pytest.approx(np.exp(roots_of_bumpy(z)), rel=1e-11)
 
     odd = CompositeLoss(LogLoss(), lambda x: bumpy(x, start=0.0))
     x = torch.linspace(-3, 3, 13, dtype=torch.float64)

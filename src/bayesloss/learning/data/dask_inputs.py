@@ -100,9 +100,8 @@ class DaskInputs(Inputs):
         return DaskInputs(blocks, sizes, self.shape[1], None if ascending else order)
 
     def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
-        numbers, back = chosen.unique(return_inverse=True)
-        sample = self.rows(numbers)
-        return sample._gathered(sample._blocks, 0)[back]
+        sample = self.rows(chosen)
+        return sample._gathered(sample._blocks, 0)
 
     def equal(self) -> Int[np.ndarray, " n"]:
         plain, mixed = self._gathered(self._calls(_hashes), 1)
