@@ -1,13 +1,12 @@
 """Sphinx extension: the role ``{claim}``, a chip in the text that leads to a claim's box.
 
 ``{claim}`Theorem 8 <wn-theorem-8>` `` shows these words and the ledger's verdict. In a browser
-evidence.js opens the box beneath the paragraph; without scripts the chip is a link. A number
-or a place of the print, as in ``{claim}`(14) <wn-equation-14>` ``, gets the name of its paper.
+evidence.js opens the box beneath the paragraph; without scripts the chip is a link. What the
+print numbers, as in ``{claim}`(14) <wn-equation-14>` ``, gets the name of its paper.
 Sphinx's ``{ref}`` would not say the verdict.
 """
 
 import html
-import re
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -15,11 +14,9 @@ from sphinx.util import logging
 from sphinx.util.docutils import ReferenceRole
 
 from paperledger.ledger.claims import badge, ledger
+from paperledger.ledger.in_order import NUMBERED
 
 logger = logging.getLogger(__name__)
-
-# What a title begins with that stands in the print: this book has tables and theorems of its own.
-PLACE = re.compile(r"\(|(?:Figure|Lemma|Section|Table|Theorem) \d")
 
 
 class ClaimChip(ReferenceRole):
@@ -33,7 +30,9 @@ class ClaimChip(ReferenceRole):
             logger.warning(said, location=self.get_location())
             return [nodes.Text(self.title)], []
         here = self.env.app.builder.get_relative_uri(self.env.docname, f"book/{claim.page}")
-        named = f"{claim.paper} {self.title}" if PLACE.match(self.title) else self.title
+        named = self.title
+        if named.startswith("(") or NUMBERED.match(named):  # this book has theorems of its own
+            named = f"{claim.paper} {named}"
         said = f"{html.escape(named)} {badge(claim.verdict)}"
         chip = f'<a class="chip" href="{here}#claim-{claim.id}">{said}</a>'
         return [nodes.raw("", chip, format="html")], []

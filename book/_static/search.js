@@ -52,9 +52,9 @@
     const name = entry.kind === "api" ? apart(entry.title.split(".").pop()) : entry.title.split(/:| \(/)[0];
     const names = stems(told(whole(asWords(entry.kind === "claim" ? entry.title.split(",").pop() : name))));
     const asked = asks.map(stemmed);
-    const all = new Set(asked.flatMap((phrase) => [...phrase]));
-    for (const word of all) asking.set(word, (asking.get(word) ?? 0) + 1);
-    return { ...entry, id, names, asked, asks: all, words: `${long}${asWords(entry.where)}${text}` };
+    const askedBy = new Set(asked.flatMap((phrase) => [...phrase])); // the words of all phrases
+    for (const word of askedBy) asking.set(word, (asking.get(word) ?? 0) + 1);
+    return { ...entry, id, names, asked, askedBy, words: `${long}${asWords(entry.where)}${text}` };
   });
 
   // Insertions, deletions, replacements and swaps of neighbours from one word to another.
@@ -88,20 +88,22 @@
 
   // How nearly a place's phrases say what is asked, from 0 to 1: words in common with one of them, of
   // all of both; of several words also those that stand in any of them, rare ones counting more.
-  function nearness(entry, words) {
+  function nearness(entry, words, weight) {
+    if (entry.asked.length === 0) return 0;
     const shares = entry.asked.map((phrase) => {
       const common = [...phrase].filter((word) => words.has(word)).length;
       return common / (phrase.size + words.size - common);
     });
-    const near = Math.max(0, ...shares);
+    const near = Math.max(...shares);
     if (near >= NEAR) return near;
     if (words.size === 1) return 0; // a word of a longer phrase says little
-    const covered = total(words, (word) => entry.asks.has(word)) / total(words, () => true);
+    const covered = rarity([...words].filter((word) => entry.askedBy.has(word))) / weight;
     return (covered ** 2 + near) / 2;
   }
 
-  function total(words, counts) {
-    return [...words].filter(counts).reduce((sum, word) => sum + Math.log(1 + places / (asking.get(word) ?? 0.5)), 0);
+  // What words say together: the more, the fewer places are asked for by them.
+  function rarity(words) {
+    return words.reduce((sum, word) => sum + Math.log(1 + places / (asking.get(word) ?? 0.5)), 0);
   }
 
   // More than a sum over words: what bears the words as its name comes first, the shorter the rest
@@ -134,8 +136,9 @@
     if (!hits.some(({ ref }) => entries[ref].kind !== "api")) hits = ask("OR");
     const scores = new Map(hits.map(({ ref, score }) => [Number(ref), weigh(entries[ref], score, wanted, query)]));
     const words = stemmed(wanted);
+    const weight = rarity([...words]);
     for (const entry of entries) {
-      const near = nearness(entry, words);
+      const near = nearness(entry, words, weight);
       if (near > 0) scores.set(entry.id, (scores.get(entry.id) ?? 0) + ASKED * near);
     }
     let found = [...scores].map(([id, score]) => ({ entry: entries[id], score }));
