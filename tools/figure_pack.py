@@ -10,7 +10,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import notebooks
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup, SoupStrainer, Tag
 
 HTML = notebooks.ROOT / "_build" / "html"
 ARCHIVE = notebooks.ROOT / "_build" / "bayesloss-figures.zip"
@@ -35,8 +35,9 @@ def figures(page: str, html: Path = HTML) -> list[Figure]:
     """The figures of a page, in its order."""
     path = html / f"{page}.html"
     found = list[Figure]()
-    parsed = BeautifulSoup(path.read_text("utf-8"), "html.parser")
-    for figure in parsed.select(".bd-article figure"):
+    only = SoupStrainer("figure")
+    parsed = BeautifulSoup(path.read_text("utf-8"), "html.parser", parse_only=only)
+    for figure in parsed.select("figure"):
         image = figure.select_one("img[src$='.svg']")
         if isinstance(image, Tag):
             caption = re.sub(r"\s+", " ", figure.select_one("figcaption p").get_text())
