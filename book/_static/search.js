@@ -11,6 +11,8 @@
   const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
   // What newcomers type that says nothing of the place.
   const STOP = new Set("a an and can do does don for how i in is it my of on our s t the their this to use using what when with your".split(" "));
+  // "Table 3, line 7" is looked for at its table.
+  const LINE = /(?<=\d),? (?:lines?|rows?|columns?) \d+\s*$/i;
   const KINDS = { section: "section", claim: "claim", api: "package" };
 
   const field = document.querySelector(".bd-search-container form.bd-search input");
@@ -123,7 +125,8 @@
 
   function find(query) {
     const quoted = /^\s*["“].+["”]\s*$/.test(query);
-    const typed = (quoted ? asWords(query) : told(asWords(query))).split(" ").slice(1);
+    const place = query.replace(LINE, "");
+    const typed = (quoted ? asWords(query) : told(asWords(place))).split(" ").slice(1);
     const meant = typed.map((word) => corrected(word));
     const wanted = ` ${meant.join(" ")}`;
     const ask = (bool) =>

@@ -419,6 +419,7 @@ SEARCHES = {
     '"Theorem 8"': "learning/laplace.html#(theorem-8.*|claim-wn-theorem-8)",
     "Table 2": "learning/learned_losses.html#claim-wn-table-2",
     "loss-EM": "calibrating/loss_em.html",
+    "Table 3, line 7": "calibrating/gp_classification.html#claim-lhg-table-3",
     "Bregman": "learning/proper_losses.html#def-bregman",
     "expectation propagation": "beyond/loss_ep.html",
     "Platt": "(beyond/calibration|guide/calibration_methods).html.*",
