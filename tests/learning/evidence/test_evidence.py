@@ -318,6 +318,17 @@ def test_at_another_smoothness_the_prior_is_as_wide(kind):
         torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
 
 
+def test_labels_made_in_inference_mode():
+    """A search that differentiates takes copies of them."""
+    x, y = simulate(60)
+    labels = (y > y.median()).double()
+    found = maximise_evidence(prior_of(ISGP), Bernoulli(), x, labels, smoothness=(3.0,))
+    with torch.inference_mode():
+        given = x.clone(), labels.clone()
+        inside = maximise_evidence(prior_of(ISGP), Bernoulli(), *given, smoothness=(3.0,))
+    assert inside.values == found.values
+
+
 def test_bounds_may_be_one_point_and_mu_anywhere():
     x, y = simulate(60)
     bounds = {"mu": (-3.0, -3.0), "a": (1.5, 1.5), "b": (2.0, 2.0)}
