@@ -318,14 +318,17 @@ def test_at_another_smoothness_the_prior_is_as_wide(kind):
         torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
 
 
-def test_labels_made_in_inference_mode():
+@pytest.mark.parametrize("condensed", [False, True])
+def test_labels_made_in_inference_mode(condensed):
     """A search that differentiates takes copies of them."""
     x, y = simulate(60)
+    prior = prior_of(ISGP)
     labels = (y > y.median()).double()
-    found = maximise_evidence(prior_of(ISGP), Bernoulli(), x, labels, smoothness=(3.0,))
+    found = maximise_evidence(prior, Bernoulli(), x, labels, smoothness=(3.0,))
     with torch.inference_mode():
-        given = x.clone(), labels.clone()
-        inside = maximise_evidence(prior_of(ISGP), Bernoulli(), *given, smoothness=(3.0,))
+        made = labels.clone()
+        data = Bernoulli().condense(prior.features, x, made) if condensed else made
+        inside = maximise_evidence(prior, Bernoulli(), x, data, smoothness=(3.0,))
     assert inside.values == found.values
 
 
