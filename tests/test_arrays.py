@@ -82,6 +82,9 @@ def test_what_is_in_doubt_warns_and_is_scaled():
         found = read_distributions(two_decimals)
     np.testing.assert_allclose(found[0], 1 / 3, rtol=1e-15)
     np.testing.assert_array_equal(found[1], two_decimals[1])
+    # Errors of ten numbers cancel: they are allowed .01 together, and not the ten of each.
+    with pytest.warns(UserWarning, match="1 of 1 rows of prob.*sum.* 1.015 in row 0: they are sca"):
+        np.testing.assert_allclose(read_distributions(np.full((1, 10), 0.1015)), 0.1, rtol=1e-15)
     with pytest.warns(UserWarning, match=r"1 of 3 probabilities .* such as 1.004: they count"):
         found = read_probabilities(np.array([0.5, 1.004, 1.001]))
     assert found.tolist() == [0.5, 1.0, 1.0]

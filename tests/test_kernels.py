@@ -46,6 +46,15 @@ def test_no_array_of_n_by_m_by_dimension():
     assert largest < 5_000_000  # all differences would be 100 million
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+def test_inputs_far_from_zero_are_as_far_apart(columns):
+    """Moved by 2^24, whose square leaves no digits for differences below 1; 30 rows are many."""
+    x = torch.randint(1024, (30, columns), generator=torch.Generator().manual_seed(0)) / 1024.0
+    x = x.double().squeeze(1)  # in units of 2^-10, so that moving it rounds nothing
+    kernel = SquaredExponential(a=2.0)
+    torch.testing.assert_close(kernel(x + 2**24, x + 2**24), kernel(x, x), rtol=1e-14, atol=0)
+
+
 def test_gradients_flow():
     x = torch.linspace(-1, 1, 4, dtype=torch.float64)
     theta = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (1.5, 0.7)]

@@ -55,6 +55,16 @@ def test_it_turns_back_where_value_and_slope_are_infinite():
     np.testing.assert_allclose(found.x, 2 / 3, rtol=0, atol=1e-5)
 
 
+def test_it_turns_back_where_value_and_slope_are_not_defined():
+    """From -5 the first step ends beyond the pole of -log(1 - x) - 50 x, whose minimum is .98."""
+    barrier = differentiated(lambda point: -(1 - point[0]).log() - 50 * point[0])
+    start = torch.full((1,), -5.0, dtype=torch.float64)
+    assert math.isnan(barrier(start + 10)[0])
+    found = minimise(barrier, start, options={})
+    assert found.success
+    np.testing.assert_allclose(found.x, 0.98, rtol=0, atol=1e-5)
+
+
 def test_steps_that_are_too_few_are_told():
     found = minimise(differentiated(bowl), CENTRE + 9, options={"maxiter": 1})
     assert not found.success

@@ -63,6 +63,7 @@ def test_gradients_are_kept():
 
 
 def test_points_have_one_dimension():
-    assert as_points(torch.tensor([1, 2])).dtype == torch.float64
+    for dtype in (torch.int64, torch.float32, torch.float64):
+        assert as_points(torch.tensor([1, 2], dtype=dtype)).dtype == torch.float64
     with pytest.raises(ValueError, match=r"expected scores of shape \(n,\), got \(1, 2\)"):
         as_points(torch.zeros(1, 2), "scores")

@@ -3,6 +3,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, _fit_context
 
 from bayesloss.warnings import warn_caller
@@ -22,9 +23,10 @@ def inside(_):
 
 
 def test_the_warning_names_the_first_line_outside(monkeypatch):
-    """Through a decorator of scikit-learn's and one of torch's; this module stands for ours."""
-    namespace = {"__name__": "bayesloss.made_up", "Estimator": Estimator}
-    exec("def call():\n    Estimator().fit()\n", namespace)
+    """Through joblib and decorators of scikit-learn's and torch's; this module stands for ours."""
+    namespace = {"__name__": "bayesloss.made_up", "fit": delayed(Estimator().fit)}
+    namespace["parallel"] = Parallel(n_jobs=1)
+    exec("def call():\n    parallel([fit()])\n", namespace)
     monkeypatch.setitem(globals(), "__name__", "bayesloss.another")
     user = {"__name__": "user", "call": namespace["call"]}
     code = compile("\n\ncall()\n", "the_user.py", "exec")

@@ -46,9 +46,14 @@ def _told(thing: Any, module: ModuleType) -> str:
     return f"{module.__name__.rpartition('.')[2]}.{name}: {head}{also}"
 
 
+def _is_ours(module: str) -> bool:
+    """Whether a module is of the library or the book, and not one that a test made up."""
+    return module.partition(".")[0] in OURS and module in sys.modules
+
+
 def _ours(thing: Any) -> bool:
-    """Whether it is a function or a class of the library or the book."""
-    return isinstance(thing, FunctionType | type) and thing.__module__.partition(".")[0] in OURS
+    """Whether it is a function or a class of such a module."""
+    return isinstance(thing, FunctionType | type) and _is_ours(thing.__module__)
 
 
 def _named(codes: list[CodeType], module: ModuleType, kinds: list[type]) -> Iterator[Any]:
@@ -59,6 +64,7 @@ def _named(codes: list[CodeType], module: ModuleType, kinds: list[type]) -> Iter
         found = [inspect.getattr_static(home, name, "") for name in code.co_names for home in homes]
         for each in found:
             thing = each.fget if isinstance(each, property) else getattr(each, "func", each)
+            thing = getattr(thing, "__wrapped__", thing)  # of a cache, which is no function
             if _ours(thing):
                 yield thing
             elif isinstance(thing, FunctionType) and thing.__module__ == module.__name__:
@@ -75,7 +81,7 @@ def stands_on(item: pytest.Function, failure: pytest.ExceptionInfo[Any]) -> list
     named = set(item.function.__code__.co_names)  # what the file's constants are
     held += [thing for name, thing in vars(item.module).items() if name in named]
     kinds = list(dict.fromkeys(type(thing) for thing in held if _ours(type(thing))))
-    running = [f for f in frames if f.f_globals.get("__name__", "").partition(".")[0] in OURS]
+    running = [frame for frame in frames if _is_ours(frame.f_globals.get("__name__", ""))]
     lines = [_told(f.f_code, sys.modules[f.f_globals["__name__"]]) for f in running[:-5:-1]]
     for thing in (*_named([item.function.__code__], item.module, kinds), *kinds):
         lines.append(_told(inspect.unwrap(thing), sys.modules[thing.__module__]))

@@ -50,6 +50,7 @@ def as_number(value: float | Tensor) -> float:
     return float(value)
 
 
+@torch.inference_mode(False)  # it is kept, for gradients, too
 def as_scalar(value: float | Tensor) -> Tensor:
     """A hyper-parameter as a float64 tensor of shape (), its gradient kept."""
     return torch.as_tensor(value, dtype=torch.float64)

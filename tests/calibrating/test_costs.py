@@ -339,6 +339,26 @@ def test_a_tuned_threshold_takes_the_scorer(named):
     assert tuned.best_score_ == pytest.approx(by_hand.best_score_)
 
 
+def test_a_tuned_threshold_is_weighted():
+    """Where a case of the first kind counts nine times, fewer of these are decided wrongly."""
+    X, y = make_classification(300, random_state=0, flip_y=0.3)
+    weight = np.where(y, 1.0, 9.0)
+
+    def by_hand(y, decided, sample_weight=None):
+        return -np.average(np.where(y, 5 * (decided == 0), decided), weights=sample_weight)
+
+    tuned = []
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = GaussianNB().set_fit_request(sample_weight=False)
+        for scorer in (CostMatrix(c_plus=1, c_minus=5).scorer(), make_scorer(by_hand)):
+            scorer.set_score_request(sample_weight=True)
+            search = TunedThresholdClassifierCV(model, scoring=scorer, cv=3)
+            tuned.append(search.fit(X, y, sample_weight=weight))
+            plain = clone(search).fit(X, y)
+    assert tuned[0].best_threshold_ == tuned[1].best_threshold_ > plain.best_threshold_
+    assert tuned[0].best_score_ == pytest.approx(tuned[1].best_score_)
+
+
 def test_more_decisions_than_a_threshold_tells_apart_are_refused():
     X, y = make_classification(300, random_state=0)
     tuned = TunedThresholdClassifierCV(

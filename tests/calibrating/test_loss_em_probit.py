@@ -73,6 +73,7 @@ def test_each_e_step_begins_at_the_mode_of_the_one_before(monkeypatch):
     start = torch.ones_like(noise)
     found = loss_em_probit(prior.features, y, features, noise, CostMatrix(0.2, 1), start=start)
     assert int(found.n_rounds.max()) >= 2
+    assert (found.decisions < 0).any() and (start == 1).all()  # what is given stays
     assert starts[0] is None
     torch.testing.assert_close(starts[1], means[0], rtol=0, atol=0)
     for begun, before in zip(starts[2:], means[1:], strict=False):

@@ -1,6 +1,7 @@
 """The estimator against what its parts decide by hand, and scikit-learn's own checks."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
@@ -95,6 +96,13 @@ def test_a_calibrated_estimator_is_asked_as_it_is():
     fitted = CalibratedClassifier(LinearSVC()).fit(X[:200], Y[:200])
     frozen = CostClassifier(FrozenEstimator(fitted), two(), calibrated=True).fit(X[200:], Y[200:])
     np.testing.assert_array_equal(frozen.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_names_of_columns_are_those_of_the_last_fit():
+    columns = [f"column {i}" for i in range(6)]
+    model = CostClassifier(GaussianNB(), two(), calibrated=True)
+    assert model.fit(pd.DataFrame(X, columns=columns), Y).feature_names_in_.tolist() == columns
+    assert not hasattr(model.fit(X, Y), "feature_names_in_")
 
 
 def test_weights_and_groups_reach_the_calibrated_classifier():

@@ -14,6 +14,7 @@ import pytest
 import torch
 import bayesloss
 from bayesloss import ISGP, TrigonometricKernel as Kernel
+from bayesloss.quadrature import gauss_hermite
 
 X = torch.linspace(-1, 1, 5, dtype=torch.float64)
 
@@ -51,6 +52,15 @@ def test_refused(kernel):
     bayesloss.laplace(ISGP(kernel, mu=0.0, gamma=1.0), bayesloss.Gaussian(1.0), X, X[:3])
 
 
+def test_a_cached_function():
+    assert gauss_hermite(3) is None
+
+
+def test_in_a_module_that_is_not_there(monkeypatch):
+    monkeypatch.setitem(globals(), "__name__", "bayesloss.made_up")
+    assert of(PRIOR) is None
+
+
 def test_that_passes(kernel):
     assert kernel.psi(X).shape == (5, 4, 4)
 """
@@ -63,7 +73,7 @@ def test_what_a_failing_test_says(tmp_path):
     options += [f"--rootdir={tmp_path}", "--import-mode=importlib", str(tmp_path)]
     said = Forked(pytest.main, tmp_path, options).end()[1]
     parts = said.split(" what this test stands on -")[1:]
-    helped, constant, shared, refused = (
+    helped, constant, shared, refused, cached, nowhere = (
         part.partition("\n_")[0].splitlines()[1:] for part in parts
     )
     lines = {line.partition(":")[0]: line for line in helped}
@@ -75,7 +85,9 @@ def test_what_a_failing_test_says(tmp_path):
     heads = [line.partition(":")[0] for line in refused]
     assert heads[:2] == ["log_joint.check_data", "log_joint.LogJoint.of"]
     assert "laplace.laplace" in heads[2:]
-    assert "4 failed, 1 passed" in said
+    assert cached[0].startswith("quadrature.gauss_hermite: Nodes z and weights")
+    assert nowhere[0].startswith("priors.ISGP")
+    assert "6 failed, 1 passed" in said
 
 
 def test_a_docstring_and_a_comment_may_break_a_citation_and_a_sentence_end_it():

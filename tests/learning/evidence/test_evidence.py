@@ -318,6 +318,20 @@ def test_at_another_smoothness_the_prior_is_as_wide(kind):
         torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
 
 
+@pytest.mark.parametrize("condensed", [False, True])
+def test_labels_made_in_inference_mode(condensed):
+    """A search that differentiates takes copies of them."""
+    x, y = simulate(60)
+    prior = prior_of(ISGP)
+    labels = (y > y.median()).double()
+    found = maximise_evidence(prior, Bernoulli(), x, labels, smoothness=(3.0,))
+    with torch.inference_mode():
+        made = labels.clone()
+        data = Bernoulli().condense(prior.features, x, made) if condensed else made
+        inside = maximise_evidence(prior, Bernoulli(), x, data, smoothness=(3.0,))
+    assert inside.values == found.values
+
+
 def test_bounds_may_be_one_point_and_mu_anywhere():
     x, y = simulate(60)
     bounds = {"mu": (-3.0, -3.0), "a": (1.5, 1.5), "b": (2.0, 2.0)}

@@ -162,6 +162,16 @@ class TestSearch:
         torch.testing.assert_close(twice.mean(x), one.mean(x), rtol=0, atol=1e-3)
         torch.testing.assert_close(twice.variance(x), one.variance(x), rtol=1e-2, atol=1e-6)
 
+    def test_it_fits_in_inference_mode(self):
+        """Data, noise and prior made there, too: what is differentiated are copies."""
+        with torch.inference_mode():
+            x, y = (values.clone() for values in simulate())
+            prior = ISGP(TrigonometricKernel(a=1.5, c=0.25, n_basis=6))
+            inside = variational(prior, Gaussian(6.0), x, y)
+        outside = variational(prior, Gaussian(6.0), *simulate())
+        assert inside.log_evidence == outside.log_evidence
+        torch.testing.assert_close(inside.mode, outside.mode, rtol=0, atol=0)
+
     def test_a_search_that_begins_on_a_saddle_leaves_it(self):
         """At w = 0 the gradient vanishes and the curvature is no Gaussian's."""
         prior = PRIORS["isgp"]

@@ -223,6 +223,8 @@ def maximise_evidence(
     highest = _transformed([high for _, high in ranges.values()])
     if isinstance(y, Tensor):
         y = LogJoint.of(prior, likelihood, x, y, sample_weight).data
+    else:  # gradients may not use what was made in inference mode, but copies of it
+        y = Observations(y.features.clone(), y.targets.clone(), y.weights.clone())
     zeros = torch.zeros_like(y.targets)
     if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
         raise ValueError(f'expected objective="laplace": no bound is known for {likelihood!r}')

@@ -35,6 +35,7 @@ _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
 
 
 @one_thread()
+@torch.inference_mode(False)  # the search differentiates, wherever it is called
 def variational(
     prior: SourcePrior,
     likelihood: Likelihood,

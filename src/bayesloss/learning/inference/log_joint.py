@@ -183,7 +183,10 @@ def check_data(x: Tensor, y: Tensor, sample_weight: Tensor) -> tuple[Rows, Rows,
     _check_all(torch.isfinite(y), "finite y")
     positive = torch.isfinite(sample_weight) & (sample_weight > 0)
     _check_all(positive, "positive finite sample_weight")
-    return x.to(torch.float64), y.to(torch.float64), sample_weight.to(torch.float64)
+    given = (x, y, sample_weight)
+    # Gradients may not use what was made in inference mode, but copies of it.
+    x, y, sample_weight = (v.to(torch.float64, copy=v.is_inference()) for v in given)
+    return x, y, sample_weight
 
 
 def _check_all(good: Tensor, expected: str) -> None:
