@@ -2,12 +2,14 @@
 
 One assignment to folds serves a whole fit, and is made before the penalty is known, from logistic
 regressions with C = 1. Two classes are one problem. More are one problem each, against the rest, or
-one joint model of all (:mod:`bayesloss.learning.links.joint_link`). Of these, and of several values
-of C, those are taken under which held-out labels have the least log loss in round 0, by curves
-fitted to all held-out scores: smooth functions of one variable can hardly overfit.
+one joint model of all (:mod:`bayesloss.learning.links.joint_link`).
+
+Of several values of C the regressions with the fixed link choose one
+(:mod:`bayesloss.learning.estimators.penalties`). Of one model or several that one is taken under
+which held-out labels have the least log loss in round 0, by curves fitted to all held-out scores:
+smooth functions of one variable can hardly overfit.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from numpy import ndarray
 from scipy.special import expit, log_expit
 from torch import Tensor
 
-from bayesloss.arrays import Array, Numbers
+from bayesloss.arrays import Array
 from bayesloss.learning.data.folds import Folds, content_folds, group_folds, no_folds
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.estimators.linkgistic_fit import (
@@ -29,8 +31,19 @@ from bayesloss.learning.estimators.linkgistic_fit import (
     side_by_side,
     warn_if_separable,
 )
+from bayesloss.learning.estimators.penalties import (
+    PATIENCE,
+    strongest_of_the_best,
+    warn_at_the_end,
+)
 from bayesloss.learning.estimators.problems import Problems
-from bayesloss.learning.links.alternation import Alternation, Limits, alternate, mean_loss
+from bayesloss.learning.links.alternation import (
+    Alternation,
+    Limits,
+    alternate,
+    mean_loss,
+    row_losses,
+)
 from bayesloss.learning.links.calibrated_link import CalibratedLink, CalibratorFits
 from bayesloss.learning.links.joint_link import SourceFits
 from bayesloss.learning.weights.fold_weights import FINER, FoldWeights
@@ -43,7 +56,6 @@ from bayesloss.warnings import warn_caller
 MultiClass = Literal["auto", "joint", "ovr"]
 
 _FAR = 2.0  # times the reach of the bulk of scores, beyond which rows have no part in a fit
-_PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
 
 @dataclass(frozen=True)
@@ -84,8 +96,8 @@ class Model(ABC):
         """Those of all problems; the weights move."""
 
     @abstractmethod
-    def log_odds(self, alternations: Sequence[Alternation]) -> Float[ndarray, "K n"]:
-        """The log odds of two classes, or logits of more, of held-out rows in the best rounds."""
+    def log_odds(self, by_problem: Sequence[Float[ndarray, "k n"]]) -> Float[ndarray, "K n"]:
+        """The log odds of two classes, or logits of more, from the values of each problem."""
 
     @abstractmethod
     def beta(self, alternations: Sequence[Alternation]) -> Float[Tensor, "K d"]:
@@ -123,9 +135,9 @@ class OneVsRest(Model):
             for k, moving in enumerate(weights)
         ]
 
-    def log_odds(self, alternations: Sequence[Alternation]) -> Float[ndarray, "K n"]:
+    def log_odds(self, by_problem: Sequence[Float[ndarray, "k n"]]) -> Float[ndarray, "K n"]:
         """Log odds, or the logarithms of the probabilities against the rest."""
-        values = np.concatenate([one.best.fit.values for one in alternations])
+        values = np.concatenate(by_problem)
         return values if len(values) == 1 else log_expit(values)
 
     def beta(self, alternations: Sequence[Alternation]) -> Float[Tensor, "K d"]:
@@ -159,9 +171,10 @@ class Joint(Model):
         (moving,) = weights
         return [alternate(moving, SourceFits(data, moving.level), limits)]
 
-    def log_odds(self, alternations: Sequence[Alternation]) -> Float[ndarray, "K n"]:
-        """The sources' values."""
-        return alternations[0].best.fit.values
+    def log_odds(self, by_problem: Sequence[Float[ndarray, "k n"]]) -> Float[ndarray, "K n"]:
+        """As they are."""
+        (logits,) = by_problem
+        return logits
 
     def beta(self, alternations: Sequence[Alternation]) -> Float[Tensor, "K d"]:
         """At the common scale."""
@@ -172,15 +185,6 @@ class Joint(Model):
         """The sources."""
         best = alternations[0].best
         return [best.fit.model.link(k, best, weight) for k in range(len(best.beta))]
-
-
-def strengths(C: Numbers | Literal["auto"]) -> Array:
-    """The values of C to choose from, ascending, or the one that is given."""
-    values = np.geomspace(1e-4, 1e4, 10) if isinstance(C, str) else np.sort(np.atleast_1d(C))
-    values = values.astype(np.float64)
-    if values.ndim != 1 or len(values) == 0 or not (values > 0).all():
-        raise ValueError(f"expected positive values of C, got C={C!r}")
-    return values
 
 
 def hold_out(problems: Problems, tol: float) -> HeldOut:
@@ -213,13 +217,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Path:
-    """The held-out losses of a model at each penalty, in nats a case, and the best candidate.
+    """The held-out losses of a model at each penalty, in nats a case, and the C that is chosen.
 
-    Losses are NaN where two weaker penalties in a row before were no better.
+    Losses are of the fixed link; NaN where two weaker penalties in a row before were no better.
     """
 
     losses: tuple[float, ...]
-    best: Candidate
+    C: float
 
 
 def fit_calibrated_links(
@@ -232,32 +236,44 @@ def fit_calibrated_links(
         models.append(OneVsRest())
     if len(problems.labels) > 1 and multi_class != "ovr":
         models.append(Joint())
-    if len(models) == len(Cs) == 1:
-        only = _candidate(models[0], held_out, float(Cs[0]), limits.tol)
-        return _fit(only, held_out, (math.nan,), limits)
     paths = [_path(model, held_out, Cs, limits.tol) for model in models]
-    path = min(paths, key=lambda path: np.nanmin(path.losses))
-    warn_at_the_end(Cs, path.best.C)
-    return _fit(path.best, held_out, path.losses, limits)
+    candidates = [
+        _candidate(model, held_out, path.C, limits.tol)
+        for model, path in zip(models, paths, strict=True)
+    ]
+    best = 0
+    if len(candidates) > 1:
+        best = int(np.argmin([_loss_of_round_0(one, held_out, limits.tol) for one in candidates]))
+    losses = paths[best].losses
+    warn_at_the_end(Cs, losses)
+    return _fit(candidates[best], held_out, losses, limits)
 
 
 def _path(model: Model, held_out: HeldOut, Cs: Array, tol: float) -> Path:
-    """From the strongest penalty to the weakest that is worth trying, in round 0."""
+    """From the strongest penalty to the weakest that is worth trying, with the fixed link."""
     losses = np.full(len(Cs), np.nan)
-    best = None
+    if len(Cs) == 1:
+        return Path(losses=tuple(losses), C=float(Cs[0]))
+    by_row: list[Tensor] = []
+    weight = held_out.problems.weight.cpu()
     for i, C in enumerate(Cs):
         candidate = _candidate(model, held_out, float(C), tol)
-        round_0 = Limits(tol=tol, max_iter=0)
-        alternations = model.alternations(
-            candidate.data, candidate.weights, held_out.folds, round_0
-        )
-        losses[i] = mean_loss(model.log_odds(alternations), candidate.data)
-        if best is None or losses[i] == np.nanmin(losses):
-            best = candidate
-        if i - np.nanargmin(losses) == _PATIENCE:
+        values = [one.held_out_log_odds() for one in candidate.weights]
+        by_row.append(row_losses(model.log_odds(values), candidate.data))
+        losses[i] = float(by_row[i] @ weight) / candidate.data.total
+        if i - np.nanargmin(losses) == PATIENCE:
             break
-    assert best is not None  # there is a penalty
-    return Path(losses=tuple(losses), best=best)
+    n_cases = held_out.folds.power * float(weight.sum())
+    chosen = strongest_of_the_best(torch.stack(by_row), weight, n_cases)
+    return Path(losses=tuple(losses), C=float(Cs[chosen]))
+
+
+def _loss_of_round_0(candidate: Candidate, held_out: HeldOut, tol: float) -> float:
+    alternations = candidate.model.alternations(
+        candidate.data, candidate.weights, held_out.folds, Limits(tol=tol, max_iter=0)
+    )
+    values = [one.best.fit.values for one in alternations]
+    return mean_loss(candidate.model.log_odds(values), candidate.data)
 
 
 def _candidate(model: Model, held_out: HeldOut, C: float, tol: float) -> Candidate:
@@ -282,6 +298,7 @@ def _fit(
     for k, one in enumerate(alternations):
         unsettled += [f"{what}, of problem {k}" for what in one.unsettled]
     beta = model.beta(alternations)
+    log_odds = model.log_odds([one.best.fit.values for one in alternations])
     warn_if_separable(data, data.scores(beta), limits.tol)
     return LinkgisticFit(
         joint=model.joint,
@@ -291,19 +308,8 @@ def _fit(
         links=model.links(alternations, data.weight),
         history={"log_evidence": side_by_side([one.log_evidences for one in alternations])},
         unsettled=tuple(unsettled),
-        held_out_loss=mean_loss(model.log_odds(alternations), data),
+        held_out_loss=mean_loss(log_odds, data),
         losses=losses,
-    )
-
-
-def warn_at_the_end(Cs: Array, best: float) -> None:
-    """Warn if the best of several penalties is the first or the last of those tried."""
-    if len(Cs) == 1 or Cs[0] < best < Cs[-1]:
-        return
-    which = "strongest" if best == Cs[0] else "weakest"
-    warn_caller(
-        f"the best penalty of those tried, C={best:.3g}, is the {which}: there may be better "
-        "ones beyond; give others as a list, C=[...]"
     )
 
 

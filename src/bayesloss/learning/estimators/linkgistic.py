@@ -22,15 +22,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesloss.arrays import Array, Numbers, untensored
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.inputs import centred_scores
-from bayesloss.learning.estimators.calibrated_fit import (
-    MultiClass,
-    fit_calibrated_links,
-    strengths,
-)
+from bayesloss.learning.estimators.calibrated_fit import MultiClass, fit_calibrated_links
 from bayesloss.learning.estimators.linkgistic_fit import LinkgisticFit, warn_of_unsettled
 from bayesloss.learning.estimators.moved_parameters import with_moved_parameters
 from bayesloss.learning.estimators.paper_fit import Recipe, fit_paper_links
 from bayesloss.learning.estimators.paper_link import PaperLink
+from bayesloss.learning.estimators.penalties import strengths
 from bayesloss.learning.estimators.problems import SIZES, read_problems
 from bayesloss.learning.links.alternation import Limits
 from bayesloss.learning.sources.priors import GP
@@ -64,9 +61,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     class_weight : dict, "balanced" or None, default=None
     C : float, "auto" or array-like of float, default=1.0
         Inverse strength of the L2 penalty, as in scikit-learn; ``inf`` for none, as in the paper.
-        Of several values that of the least log loss of held-out labels, with groups whole, under
-        calibrated regressions; "auto" has ten, evenly spaced in logarithm from 1e-4 to 1e4. Warns
-        if it is the last of all.
+        Of several values the strongest penalty that the log loss of held-out labels, with groups
+        whole, under logistic regressions does not tell from the best, by one standard error of the
+        difference; "auto" has ten, evenly spaced in logarithm from 1e-4 to 1e4. Warns if the best
+        is the last of all.
     tol : float, default=1e-4
         The alternation ends when a round raises the log evidence of held-out labels by less, in
         nats per case, or by less than half a nat in all. Logistic regressions end when derivatives
@@ -86,8 +84,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     C_ : float
         The value of C, for all classes.
     Cs_, scores_ : ndarray of shape (n_Cs,)
-        All values, ascending, and minus the log loss of held-out labels of each, in nats per case;
-        NaN if not tried, since two in a row were no better, or only one was given.
+        All values, ascending, and minus the log loss of held-out labels of each, in nats per case,
+        under logistic regressions; NaN if not tried, since two in a row were no better, or only one
+        was given.
     centre_, intercept_ : ndarray of shape (n_features,), and (1,) or (n_classes,)
         The mean of the training inputs, and ``-coef_ @ centre_``: scores are ``X @ coef_.T +
         intercept_``. A logistic regression's intercept is this plus nu(0), ``link_.source(0.0)``.

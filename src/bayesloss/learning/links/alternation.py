@@ -110,9 +110,14 @@ def _rounds(weights: FoldWeights, fit_curves: FitCurves, max_iter: int) -> Itera
             weights.move(fit.curves)
 
 
-def mean_loss(values: Float[ndarray, "K n"], data: LinearScores) -> float:
-    """The mean log loss of the labels given log odds or logits, in nats a case."""
+def row_losses(values: Float[ndarray, "K n"], data: LinearScores) -> Float[Tensor, " n"]:
+    """The log loss of each row's label given log odds or logits, in nats."""
     nu = torch.from_numpy(np.ascontiguousarray(values))[None]
     labels = data.labels.cpu().to(nu.dtype)
     log_p, _ = label_log_probabilities(nu, labels)
-    return -float(log_p[0].sum(0) @ data.weight.cpu()) / data.total
+    return -log_p[0].sum(0)
+
+
+def mean_loss(values: Float[ndarray, "K n"], data: LinearScores) -> float:
+    """Their mean, in nats a case."""
+    return float(row_losses(values, data) @ data.weight.cpu()) / data.total

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import torch
 from jaxtyping import Float
+from numpy import ndarray
 from torch import Tensor
 
 from bayesloss.learning.data.folds import Folds
@@ -88,6 +89,11 @@ class FoldWeights:
         """The scores of each row under the weights that have not seen its fold."""
         fits = (1 + self._fold).expand_as(self.scores[:1])
         return self.scores.gather(0, fits)[0]
+
+    def held_out_log_odds(self) -> Float[ndarray, "K n"]:
+        """The log odds of these scores, or logits, under the fixed link, before weights move."""
+        values, _ = self._straight(self.held_out())
+        return values.cpu().numpy()
 
     def move(self, curves: Curves) -> None:
         """Fit all weights under curves, and bring their scores back to their former size."""

@@ -1,7 +1,7 @@
-"""What ``C="auto"`` says of each penalty, against refits without each fold.
+"""The penalty that ``C="auto"`` chooses, against refits without each fold.
 
-The library scores a penalty by the weights that the fixed link has without each fold, and one link
-for all of them. A refit has weights and a link of its own.
+The library tells penalties apart by logistic regressions without each fold. A refit has all rounds,
+and a link of its own.
 """
 
 import warnings
@@ -19,7 +19,8 @@ from bayesloss import LinkgisticClassifier
 from bayesloss_book.guide.when_to_use.tables import labels
 from paperledger.stores.results import crossed, runs
 
-TABLES = (  # few rows, few rows a column, more columns than rows, sparse, several classes
+# Few rows, few rows a column, more columns than rows, sparse, several classes, labels by chance.
+TABLES = (
     "birthwt",
     "stagec",
     "crabs",
@@ -30,6 +31,8 @@ TABLES = (  # few rows, few rows a column, more columns than rows, sparse, sever
     "sparse, 300x1000",
     "iris",
     "wine",
+    "noise, 60x300",
+    "noise, 100x20",
 )
 CS = (1e-3, 10**-1.5, 1.0, 10**1.5, 1e3)
 
@@ -37,53 +40,56 @@ _FOLDS = 10
 
 
 def cells() -> list[dict[str, Any]]:
-    """Every table and penalty."""
-    return crossed(data=TABLES, C=CS)
+    """Every table."""
+    return crossed(data=TABLES)
 
 
-def measure(*, data: str, C: float) -> dict[str, float]:
-    """Log losses a case, in nats: as ``C="auto"`` says, and of refits without each of ten folds.
+def measure(*, data: str) -> dict[str, float]:
+    """Log losses a case, in nats, of refits without each of ten folds, with five values of C.
 
-    ``path``, ``refits``, and the ``error`` of the latter, one standard error over cases.
+    ``best``, ``least`` and ``error``: the C of the least loss, and that loss, with one standard
+    error over cases. ``chosen`` is the C that the classifier chooses of the five, ``regret`` by how
+    much refits are worse there, and ``regret_error`` the error of this difference.
     """
     X, y = _rows(data)
-    # Of the path's end, and of penalties that hardly count.
+    folds = StratifiedKFold(_FOLDS)
+    losses = []
+    # Of the end of the penalties, and of penalties that hardly count.
     with warnings.catch_warnings(action="ignore"):
-        said = LinkgisticClassifier(C=[C, C]).fit(X, y).scores_[0]
-        folds = StratifiedKFold(_FOLDS)
-        p = cross_val_predict(LinkgisticClassifier(C=C), X, y, cv=folds, method="predict_proba")
-    losses = -np.log(p[np.arange(len(y)), y])
-    error = losses.std(ddof=1) / np.sqrt(len(y))
-    return {"path": -said, "refits": losses.mean(), "error": error}
+        chosen = LinkgisticClassifier(C=CS).fit(X, y).C_
+        for C in CS:
+            refits = LinkgisticClassifier(C=C)
+            p = cross_val_predict(refits, X, y, cv=folds, method="predict_proba")
+            losses.append(-np.log(p[np.arange(len(y)), y]))
+    best = int(np.argmin([one.mean() for one in losses]))
+    behind = losses[CS.index(chosen)] - losses[best]
+    return {
+        "best": CS[best],
+        "least": losses[best].mean(),
+        "error": _error(losses[best]),
+        "chosen": chosen,
+        "regret": behind.mean(),
+        "regret_error": _error(behind),
+    }
 
 
 def by_table(stored: pd.DataFrame) -> pd.DataFrame:
-    """For each table, in millinats: the least loss of refits and its error, and three differences.
+    """What was measured, with losses in millinats."""
+    table = stored.set_index("data")[
+        ["least", "error", "best", "chosen", "regret", "regret_error"]
+    ].copy()
+    table[["least", "error", "regret", "regret_error"]] *= 1e3
+    return table
 
-    ``regret`` is by how much refits are worse at the C that the path prefers than at their best.
-    ``weak`` and ``strong`` are the difference path - refits that is largest in standard errors, in
-    these, at a C of at least, or below, the one that refits like best.
-    """
-    found = {}
-    for name, rows in stored.groupby("data", sort=False):
-        rows = rows.sort_values("C").reset_index()
-        off = (rows["path"] - rows["refits"]) / rows["error"]
-        best = int(rows["refits"].idxmin())
-        least = rows["refits"][best]
-        found[name] = {
-            "least": 1e3 * least,
-            "error": 1e3 * rows["error"][best],
-            "regret": 1e3 * (rows["refits"][rows["path"].idxmin()] - least),
-            "weak": off[best:][off[best:].abs().idxmax()],
-            "strong": off[:best][off[:best].abs().idxmax()] if best else np.nan,
-        }
-    return pd.DataFrame(found).T
+
+def _error(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def _rows(data: str) -> tuple[Any, NDArray[Any]]:
-    """Scaled columns, or sparse ones, and classes 0, ..., K-1."""
+    """Columns, scaled or of one size, and classes 0, ..., K-1."""
     kind, _, size = data.partition(", ")
-    if kind not in ("wide", "sparse"):
+    if kind not in ("wide", "sparse", "noise"):
         found = labels(data, seed=0)
         return scale(found.X), found.y
     n, d = map(int, size.split("x"))
@@ -91,6 +97,8 @@ def _rows(data: str) -> tuple[Any, NDArray[Any]]:
     X: Any = rng.normal(size=(n, d)) / np.sqrt(d)
     if kind == "sparse":  # each row has some ten columns
         X = sparse.random(n, d, 10 / d, "csr", random_state=rng, data_rvs=rng.standard_normal)
+    if kind == "noise":
+        return X, rng.permutation(n) % 2
     odds = X @ rng.normal(size=d)
     return X, (rng.random(n) < expit(3 * odds / odds.std())).astype(int)
 
