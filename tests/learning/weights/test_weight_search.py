@@ -167,6 +167,17 @@ def test_search_reports_what_is_left(problem):
     assert bool((short.objective > short.start).all())
 
 
+def test_what_is_settled_does_not_depend_on_units(problem):
+    """In tiny numbers slopes are tiny, whatever is left to gain."""
+    large = problem(C=math.inf)
+    small = LinearScores.of(1e-8 * large.inputs.Z, large.labels, large.weight, math.inf)
+    tol = 1e-3
+    for data in (large, small):
+        settled = [fit(data, tol, free_offset=False, max_iter=n).settled(tol) for n in (1, 500)]
+        assert settled == [False, True]
+    assert float(fit(small, free_offset=False, max_iter=1).slope.max()) < tol
+
+
 @pytest.mark.parametrize("step", [1, 3])
 def test_few_rows_have_the_same_penalty_on_a_mean(problem, step):
     """Against scikit-learn on those rows, with a C by which the mean is penalised as before."""
