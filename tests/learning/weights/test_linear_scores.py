@@ -30,7 +30,8 @@ def test_a_function_of_numbers_may_be_asked_by_parts(shape, monkeypatch):
 @pytest.mark.parametrize("C", [0.7, math.inf])
 def test_the_penalty_is_known_as_it_was_given(problem, C):
     """Of 200 rows with weights of 1 to 3; infinite for none."""
-    assert problem(C=C).C == pytest.approx(C, rel=1e-14)
+    found = problem(C=C).C
+    assert found == pytest.approx(C, rel=1e-14)
 
 
 def test_leverages_of_a_covariance(problem, monkeypatch):
