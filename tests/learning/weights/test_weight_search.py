@@ -51,6 +51,26 @@ def test_another_centre_changes_no_weights(problem):
     torch.testing.assert_close(first.scores, second.scores, rtol=1e-3, atol=1e-3)
 
 
+def test_a_far_row_hides_nothing_of_what_is_left_to_gain():
+    """Without a penalty: in coordinates for the others, near the best weights by a twentieth."""
+    generator = np.random.default_rng(0)
+    Z = generator.normal(size=(300, 4))
+    labels = (Z.sum(1) + 2 * generator.normal(size=300) > 0).astype(np.int64)[None]
+    Z[0] = 1e3 * (2 * labels[0, 0] - 1)  # where its label is certain
+    far = LinearScores.of(
+        torch.from_numpy(Z), torch.from_numpy(labels), torch.ones(300).double(), math.inf
+    )
+    data = far.centred_on(torch.arange(300) > 0)
+    best = fit(data, tol=1e-7)
+    curvature = mean_curvature(LogLoss().log_probabilities(best.scores)[1])
+    still = maximise_weights(
+        data.adapted(curvature), logistic(data), 0.95 * best.beta, best.offset,
+        free_offset=True, tol=0, max_iter=0,
+    )  # fmt: skip
+    # A part of 0.1 of the mean curvature is added where there is no penalty.
+    assert float(still.gain) == pytest.approx(float(best.objective - still.objective), rel=0.2)
+
+
 @pytest.mark.parametrize(("n", "d", "C"), [(200, 5, 0.7), (200, 5, 1e4), (30, 60, 0.7)])
 def test_agrees_with_scikit_learn(problem, n, d, C):
     """All problems at once, with weights, on inputs that are neither centred nor scaled."""
