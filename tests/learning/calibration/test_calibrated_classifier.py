@@ -89,6 +89,19 @@ def test_cases_held_out_thrice_count_once():
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+def test_cases_held_out_more_often_than_others_count_once():
+    """A fold that comes twice has the same scores both times, so the calibrator is the same."""
+    folds = list(StratifiedKFold(5).split(X, Y))
+    once, oftener = (
+        CalibratedClassifier(LogisticRegression(), cv=cv).fit(X, Y).calibrator_
+        for cv in (folds, folds + folds[:1])
+    )
+    np.testing.assert_allclose(oftener.class_prior_, once.class_prior_, rtol=1e-12)
+    at = np.linspace(-2, 2, 5)
+    for a, b in zip(once.predict_interval(at), oftener.predict_interval(at), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)  # sums in another order, and a search
+
+
 def test_an_ensemble_is_pickled_with_one_calibrator():
     """Five small classifiers, and the 50 kB of one calibrator."""
     model = CalibratedClassifier(LogisticRegression()).fit(X, Y)

@@ -3,6 +3,7 @@ import pytest
 import torch
 from scipy.special import log_softmax, softmax
 
+from bayesloss.learning.calibration import calibrator_fit
 from bayesloss.learning.calibration.calibrator_fit import (
     CrossEntropy,
     fit_curve,
@@ -93,6 +94,18 @@ def test_each_search_ends_where_moving_raises_the_penalised_loss():
         steps = [0.1 * rng.normal(size=18) / np.sqrt(each.precision) for each in sources]
         moved = [Gamma + step for Gamma, step in zip(found, steps, strict=True)]
         assert with_sources(found) < with_sources(moved)
+
+
+def test_a_matrix_is_that_of_all_parts_of_the_rows(monkeypatch):
+    """Of 500 rows in parts of 32, of which the last is shorter, and at once."""
+    z, codes, weight = problem()
+    loss = CrossEntropy(codes, weight)
+    whole = fit_matrix(z, loss, no_matrix(3))
+    monkeypatch.setattr(calibrator_fit, "_PART", 98)
+    in_parts = fit_matrix(z, loss, no_matrix(3))
+    # Sums in another order, until the search's end; the matrix has single precision.
+    np.testing.assert_allclose(in_parts.matrix, whole.matrix, atol=1e-5)
+    np.testing.assert_allclose(in_parts.intercept, whole.intercept, atol=1e-5)
 
 
 def shares_of(z, codes):

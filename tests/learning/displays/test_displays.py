@@ -82,8 +82,10 @@ class TestMonotone:
         np.testing.assert_allclose(mean, model.predict(x[:, None]), rtol=1e-10)
         low, high = model.predict_interval(x[:, None], 0.8)
         np.testing.assert_allclose(display.curve, (low, high))
-        assert np.all(display.observation[0] < low)
-        assert np.all(high < display.observation[1])
+        band = model.predict_interval(x[:, None], 0.8, of="observation")
+        np.testing.assert_allclose(display.observation, band)
+        labels = [text.get_text() for text in ax.get_legend().texts]
+        assert labels == ["data", "80 % of new data", "80 % of curve", "mean"]
         np.testing.assert_array_equal(ax.collections[0].get_offsets()[:, 1], self.y)
         assert display.plot().ax_ is not ax
 

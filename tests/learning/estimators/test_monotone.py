@@ -260,6 +260,15 @@ class TestAverage:
         assert np.all(np.abs(wider - got) < std)
         assert averaged.log_evidence_ == plain.log_evidence_
 
+    def test_the_noise_is_the_components_by_their_weights(self):
+        """Of twenty rows, where components differ by so much that their weights count."""
+        X, y = simulate(20)
+        model = fit(X, y, average_hyperparameters=True)
+        noise = np.array([1 / float(q.likelihood.alpha) for q in model.mixture_.components])
+        found = model.noise_variance_ / y.var()
+        assert found == pytest.approx(np.average(noise, weights=model.mixture_.weights), rel=1e-9)
+        assert abs(found / noise.mean() - 1) > 0.01
+
     @pytest.mark.parametrize("sign", [1, -1])
     def test_intervals(self, sign):
         """Of the plug-in: mean and normal quantiles; of the mixture: nested, low below high."""

@@ -98,6 +98,16 @@ class TestLearnedLink:
         assert scores / model.link_.edge == pytest.approx(0.5, rel=0.2)
         assert usual(200, c=0.01).link_.posterior.prior.kernel.c == 0.01
 
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_the_scores_that_c_follows_are_without_the_offset(self):
+        """Of rare positives: the period is no longer for an offset of -4, which nu_0 learns."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(400, 1))
+        y = (rng.random(400) < expit(X[:, 0] - 4)).astype(int)
+        kernel = fit(X, y, a=1.2, C=1.0, tol=1e-6, max_iter=1).link_.posterior.prior.kernel
+        reach = np.abs((X - X.mean()) @ LogisticRegression(tol=1e-8).fit(X, y).coef_[0]).max()
+        assert kernel.c * reach == pytest.approx(0.5, rel=1e-3)  # both searches are at their end
+
 
 class TestChosenPrior:
     @PRIORS

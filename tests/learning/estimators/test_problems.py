@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from link_fits import kinked
 
 from bayesloss import LinkgisticClassifier
@@ -76,6 +77,22 @@ class TestReadProblems:
         beta = narrow.labels.new_tensor([[1, 2, 3, 4]]).double()
         scores = narrow.inputs.scores(beta)
         np.testing.assert_allclose(problems.inputs.scores(back(beta)), scores, atol=1e-12)
+
+
+def test_some_rows_keep_their_labels_weights_and_groups():
+    """By number and by mask, as of a fit without its far rows."""
+    X = np.arange(4.0)[:, None]
+    y = np.array([0, 1, 2, 1])
+    groups = np.array([5, 7, 5, 9])
+    weight = np.array([1.0, 2.0, 3.0, 4.0])
+    _, whole = read_problems(LinkgisticClassifier(), X, y, weight, groups, merge_copies=False)
+    for chosen, rows in (([3, 0], [3, 0]), ([False, True, True, True], [1, 2, 3])):
+        some = whole.some(torch.tensor(chosen))
+        assert some.inputs.dense(torch.arange(len(rows))).tolist() == X[rows].tolist()
+        assert some.labels.argmax(0).tolist() == y[rows].tolist()
+        assert some.weight.tolist() == weight[rows].tolist()
+        assert some.groups is not None
+        assert some.groups.tolist() == (groups[rows] // 2 - 2).tolist()  # 5, 7, 9 are 0, 1, 2
 
 
 def test_equal_rows_of_different_groups_stay_apart():

@@ -110,6 +110,21 @@ def test_links_take_the_scores_of_weights_at_the_common_scale(classes_of):
         np.testing.assert_allclose(link.log_odds(x), nu[k], rtol=1e-5, atol=1e-5)
 
 
+def test_slopes_of_sources_are_in_the_scores_before_scaling(classes_of):
+    """By central differences; weights are fitted along these slopes."""
+    data, classes = classes_of(n=400, bend=2.0, C=0.01)
+    best = found_by(data, classes, 0).best
+    scale = best.fit.model.scale
+    assert abs(scale - 1) > 0.2  # or the test would not see it
+    inside = best.fit.model.prior.kernel.edge / scale - 1e-4
+    x = best.scores.clamp(-inside, inside)
+    step = 1e-5
+    _, slopes = best.fit.curves(x)
+    expected = (best.fit.curves(x + step)[0] - best.fit.curves(x - step)[0]) / (2 * step)
+    # Differences are off by step^2, or by step where cubics of the table meet.
+    torch.testing.assert_close(slopes, expected, rtol=0, atol=1e-3)
+
+
 def test_covariance_is_that_of_the_curvature(classes_of):
     data, classes = classes_of()
     weights, fits = begin(data, classes)

@@ -27,6 +27,13 @@ def test_a_function_of_numbers_may_be_asked_by_parts(shape, monkeypatch):
     assert len(asked) == 1 or max(asked) <= 8
 
 
+@pytest.mark.parametrize("C", [0.7, math.inf])
+def test_the_penalty_is_known_as_it_was_given(problem, C):
+    """Of 200 rows with weights of 1 to 3; infinite for none."""
+    found = problem(C=C).C
+    assert found == pytest.approx(C, rel=1e-14)
+
+
 def test_leverages_of_a_covariance(problem, monkeypatch):
     """From many random directions: four fifths of the exact ones by mean 1, and a fifth."""
     monkeypatch.setattr(linear_scores, "_GLANCES", 20_000)

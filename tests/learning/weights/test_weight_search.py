@@ -51,6 +51,26 @@ def test_another_centre_changes_no_weights(problem):
     torch.testing.assert_close(first.scores, second.scores, rtol=1e-3, atol=1e-3)
 
 
+def test_a_far_row_hides_nothing_of_what_is_left_to_gain():
+    """Without a penalty: in coordinates for the others, near the best weights by a twentieth."""
+    generator = np.random.default_rng(0)
+    Z = generator.normal(size=(300, 4))
+    labels = (Z.sum(1) + 2 * generator.normal(size=300) > 0).astype(np.int64)[None]
+    Z[0] = 1e3 * (2 * labels[0, 0] - 1)  # where its label is certain
+    far = LinearScores.of(
+        torch.from_numpy(Z), torch.from_numpy(labels), torch.ones(300).double(), math.inf
+    )
+    data = far.centred_on(torch.arange(300) > 0)
+    best = fit(data, tol=1e-7)
+    curvature = mean_curvature(LogLoss().log_probabilities(best.scores)[1])
+    still = maximise_weights(
+        data.adapted(curvature), logistic(data), 0.95 * best.beta, best.offset,
+        free_offset=True, tol=0, max_iter=0,
+    )  # fmt: skip
+    # A part of 0.1 of the mean curvature is added where there is no penalty.
+    assert float(still.gain) == pytest.approx(float(best.objective - still.objective), rel=0.2)
+
+
 @pytest.mark.parametrize(("n", "d", "C"), [(200, 5, 0.7), (200, 5, 1e4), (30, 60, 0.7)])
 def test_agrees_with_scikit_learn(problem, n, d, C):
     """All problems at once, with weights, on inputs that are neither centred nor scaled."""
@@ -165,6 +185,17 @@ def test_search_reports_what_is_left(problem):
     assert short.n_iter == 2
     assert float(short.slope.max()) > 1e-10
     assert bool((short.objective > short.start).all())
+
+
+def test_what_is_settled_does_not_depend_on_units(problem):
+    """In tiny numbers slopes are tiny, whatever is left to gain."""
+    large = problem(C=math.inf)
+    small = LinearScores.of(1e-8 * large.inputs.Z, large.labels, large.weight, math.inf)
+    tol = 1e-3
+    for data in (large, small):
+        settled = [fit(data, tol, free_offset=False, max_iter=n).settled(tol) for n in (1, 500)]
+        assert settled == [False, True]
+    assert float(fit(small, free_offset=False, max_iter=1).slope.max()) < tol
 
 
 @pytest.mark.parametrize("step", [1, 3])

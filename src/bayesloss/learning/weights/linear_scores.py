@@ -97,10 +97,7 @@ class LinearScores:
     def centred_on(self, rows: Bool[Tensor, " n"]) -> "LinearScores":
         """The same problems in coordinates made for some of the rows."""
         some = self.of(self.inputs.rows(rows), self.labels[:, rows], self.weight[rows], self.C)
-        coordinates = replace(
-            self.coordinates, scale=some.coordinates.scale, vectors=some.coordinates.vectors
-        )
-        return replace(self, centre=some.centre, coordinates=coordinates)
+        return replace(self, centre=some.centre, coordinates=some.coordinates)
 
     def every(self, step: int) -> "LinearScores":
         """The same problems with each step-th datum; the penalty on a mean is unchanged."""

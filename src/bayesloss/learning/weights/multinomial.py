@@ -18,8 +18,8 @@ def fit_softmax(
 ) -> tuple[WeightFit, LinearScores]:
     """A regression, and the data in the coordinates that suited it best, as one problem.
 
-    What the weights of all classes have in common changes no probability. It is zero at the start,
-    so that its slope is zero throughout.
+    What the weights of all classes have in common changes no probability. It is taken away from a
+    start that is given, so that its slope is zero throughout.
     """
     if start is not None:
         start = replace(
