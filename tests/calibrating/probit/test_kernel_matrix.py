@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.calibrating.probit import kernel_matrix
+from bayesloss.calibrating.probit import kernel_matrix, whitened_gp
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.kernel_matrix import evidence_under, laplace_sites
+from bayesloss.calibrating.probit.kernel_matrix import evidence_under, fit_weights, laplace_sites
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import Sites, WhitenedGP, hazard
 from bayesloss.kernels import SquaredExponential
@@ -75,3 +76,65 @@ def test_ep_that_does_not_settle_goes_on_site_by_site(monkeypatch):
     found = evidence_under(K, y, "ep")
     assert found.value == pytest.approx(expected.value, abs=1e-8)
     assert (found.sites.shift - expected.sites.shift).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("precision", [0.0, 1e-15, 1e-4, 0.5])
+def test_marginals_under_sites_of_any_precision(precision):
+    """Against the kernel matrix and its posterior, GPML (3.53), by another formula."""
+    K, _, y = problem(3.0)
+    sites = Sites(precision=torch.full_like(y, 0.2), shift=y)
+    sites.precision[:, ::3] = precision
+    found = kernel_matrix._KernelPosterior(K).marginals(sites)
+    system = torch.eye(len(K), dtype=K.dtype) + K * sites.precision[:, None, :]
+    V = torch.linalg.solve(system, K.expand_as(system))
+    torch.testing.assert_close(found.variance, V.diagonal(dim1=1, dim2=2), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.mean, (V @ y[..., None])[..., 0], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("inference", INFERENCES)
+@pytest.mark.parametrize("amplitude", [0.5, 3.0, 30.0])
+@pytest.mark.parametrize("twice", [True, False], ids=["coincident", "distinct"])
+def test_many_inputs_have_the_same_posterior(inference, amplitude, twice, monkeypatch):
+    """By pivots and under the kernel matrix as by eigenvectors and their weights."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 1, (40, 2))
+    if twice:
+        x[20:] = x[:20]
+    x = torch.from_numpy(x)
+    y = torch.from_numpy(np.where(rng.uniform(size=(3, 40)) < 0.3 + 0.5 * x[:, 0].numpy(), 1.0, -1))
+    kernel = SquaredExponential(a=0.1**-2, b=amplitude**2)
+    few = WhitenedGP.at(kernel, x[None], batch_dims=1)
+    expected = INFERENCES[inference](few.features.expand(3, -1, -1), y)
+    monkeypatch.setattr(whitened_gp, "MANY_INPUTS", 0)
+    monkeypatch.setattr(kernel_matrix, "MANY_INPUTS", 0)
+    many = WhitenedGP.at(kernel, x[None], batch_dims=1)
+    found = fit_weights(many, y, inference, start=None, max_iter=200)
+    assert found.converged.all() and found.at_inputs is not None
+    # Both stop when nothing changes by more than 1e-9 or so; the amplitude magnifies that.
+    near = {"rtol": 0, "atol": 1e-8 * max(1.0, amplitude)}
+    torch.testing.assert_close(found.log_evidence, expected.log_evidence, **near)
+    for ours, theirs in zip(found.label_sites(), expected.label_sites(), strict=True):
+        torch.testing.assert_close(ours, theirs, **near)
+    torch.testing.assert_close(found.latent(many.features).mean, found.at_inputs.mean, **near)
+    new = torch.from_numpy(rng.uniform(-1, 2, (1, 50, 2)))
+    torch.testing.assert_close(
+        found.margin(*many.project(new)), expected.margin(*few.project(new)), **near
+    )
+    for ours, theirs in zip(
+        found.held_out(many.features), expected.held_out(few.features), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=near["atol"])
+
+
+@pytest.mark.parametrize("inference", INFERENCES)
+def test_many_inputs_begin_at_the_sites_given_and_end_after_max_iter(inference, monkeypatch):
+    _, _, y = problem(3.0)
+    x = torch.linspace(0, 1, 40, dtype=torch.float64)
+    prior = WhitenedGP.at(SquaredExponential(a=0.02**-2, b=9.0), x[None], batch_dims=1)
+    monkeypatch.setattr(kernel_matrix, "MANY_INPUTS", 0)
+    from_nothing = fit_weights(prior, y, inference, start=None, max_iter=200)
+    again = fit_weights(prior, y, inference, start=from_nothing.label_sites(), max_iter=200)
+    assert again.n_iterations == 1 < from_nothing.n_iterations
+    with pytest.warns(ConvergenceWarning, match="in 1 sweeps|in 1 iterations"):
+        cut = fit_weights(prior, y, inference, start=None, max_iter=1)
+    assert cut.n_iterations == 1 and not cut.converged.any()
