@@ -15,7 +15,6 @@ from typing import NamedTuple, Self
 
 import torch
 from jaxtyping import Float
-from scipy.linalg.lapack import dtrtri
 from torch import Tensor
 
 from bayesloss.calibrating.probit.expectation_propagation import (
@@ -42,6 +41,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     PerInput,
     Sites,
     WhitenedGP,
+    inverse_of_factor,
     log_likelihood,
     skewness,
 )
@@ -221,8 +221,7 @@ def _variance(
     As T^(1/2) V T^(1/2) = I - B^-1, the inverse of B's factor tells it, in a third of the time that
     half of the product takes; where the precision is small, the difference cancels.
     """
-    inverse, _ = dtrtri(factor.numpy(), lower=1)
-    lost = 1 - torch.linalg.vector_norm(torch.from_numpy(inverse), dim=0) ** 2
+    lost = 1 - torch.linalg.vector_norm(inverse_of_factor(factor), dim=0) ** 2
     variance = lost / root**2
     flat = root**2 < _FLAT
     half = torch.linalg.solve_triangular(factor, root[:, None] * K[:, flat], upper=False)

@@ -20,6 +20,7 @@ from scipy.linalg.lapack import dpstrf, dtrtri
 from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
 Inference = Literal["ep", "laplace"]
@@ -242,6 +243,13 @@ def lower_gram(features: Features, weight: PerInput) -> Float[Tensor, "*m r r"]:
     return torch.stack(grams).reshape(*features.shape[:-2], r, r).to(features)
 
 
+def inverse_of_factor(factor: Float[Tensor, "r r"]) -> Float[Tensor, "r r"]:
+    """Of a lower triangular matrix, in a third of the time that a solve takes."""
+    with one_thread():  # like inverses of symmetric matrices
+        inverse, _ = dtrtri(factor.numpy(), lower=1)
+    return torch.from_numpy(inverse)
+
+
 class _Whitened(NamedTuple):
     """A with AA' = K, and B with KB = A."""
 
@@ -279,11 +287,11 @@ def _by_pivots(K: Float[Tensor, "*m n n"]) -> _Whitened:
 def _pivoted(K: Float[Tensor, "n n"]) -> _Whitened:
     left_out = _RANK_TOLERANCE * float(K.diagonal().max())
     factor, pivots, rank, _ = dpstrf(K.numpy().T, tol=left_out, lower=1)  # K.T: as Fortran has it
-    inverse, _ = dtrtri(factor[:rank, :rank], lower=1)
+    inverse = inverse_of_factor(torch.from_numpy(factor[:rank, :rank]))
     order = torch.from_numpy(pivots).long() - 1
     transposed = torch.from_numpy(factor.T)[:rank].triu()
     basis = K.new_zeros((len(K), rank))
-    basis[order[:rank]] = torch.from_numpy(inverse.T).triu()
+    basis[order[:rank]] = inverse.mT.triu()
     return _Whitened(features=transposed[:, order.argsort()].mT, basis=basis)
 
 
