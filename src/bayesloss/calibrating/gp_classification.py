@@ -196,7 +196,7 @@ class GPClassifier(ProbitClassifier):
     More than two classes are each separated from the rest, with one kernel. The kernel is sought on
     at most 500 rows, with a weak prior against extreme values. Time grows like n^3, memory like
     n^2: 3,000 rows take some 7 seconds of one core by Laplace's method, like scikit-learn's with
-    the kernel given, and 13 by EP. There are no sample weights.
+    the kernel given, and twice as many by EP. There are no sample weights.
 
     Parameters
     ----------
