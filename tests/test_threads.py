@@ -330,13 +330,13 @@ def test_parts_are_shared_out_each_on_one_thread(three, monkeypatch):
 def test_gaussian_processes_get_threads_by_their_size(numbers, expected, three, monkeypatch):
     monkeypatch.setattr(threads, "_NUMBERS", numbers)
     seen = []
-    infer = gp_classification.expectation_propagation
+    fit_weights = gp_classification.fit_weights
 
     def watched(*arguments, **how):
         seen.append(limits())
-        return infer(*arguments, **how)
+        return fit_weights(*arguments, **how)
 
-    monkeypatch.setattr(gp_classification, "expectation_propagation", watched)
+    monkeypatch.setattr(gp_classification, "fit_weights", watched)
     bayesloss.GPClassifier(length_scale=1.0, amplitude=1.0).fit(X, Y)
     assert seen == [{expected}]
     assert limits() == {3}

@@ -14,6 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from wavy_labels import toy
 
 from bayesloss import CostMatrix, GPClassifier, LossEMClassifier
+from bayesloss.calibrating.kernel_matrices import kernel_matrix
+from bayesloss.calibrating.probit import whitened_gp
 
 # A kernel that is given takes a tenth of the time of one that is learned, and shows the interface
 # as well; tests below learn theirs.
@@ -146,6 +148,25 @@ def test_the_fit_goes_on_where_the_search_for_the_kernel_ended(inference):
     assert model.n_iter_ < given.n_iter_ - 1
     # Both stop when nothing changes by more than 1e-9.
     assert model.predict_proba(X) == pytest.approx(given.predict_proba(X), abs=1e-7)
+
+
+@pytest.mark.parametrize("inference", ["ep", "laplace"])
+@pytest.mark.parametrize("length", [1.0, 30.0], ids=["as many weights", "few weights"])
+def test_many_rows_are_fitted_as_few_are(inference, length, monkeypatch):
+    """Beyond 500 rows other matrices are factorised: the results stay."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = X[:, 0] > rng.normal(size=600)
+    model = GPClassifier(inference, length_scale=length, amplitude=3.0).fit(X[:550], y[:550])
+    p = model.predict_proba(X)
+    evidence = model.log_evidence_
+    rank = model.prior_.features.shape[-1]
+    assert (rank == 550) if length == 1.0 else (rank < 550 / 2)
+    monkeypatch.setattr(whitened_gp, "MANY_INPUTS", 600)
+    monkeypatch.setattr(kernel_matrix, "MANY_INPUTS", 600)
+    # Eigenvectors leave directions out whose variance is 1e-11 of the largest, 550 x 9.
+    assert model.fit(X[:550], y[:550]).predict_proba(X) == pytest.approx(p, abs=5e-8)
+    assert model.log_evidence_ == pytest.approx(evidence, abs=1e-6)
 
 
 def test_warnings_point_at_the_caller():

@@ -78,7 +78,7 @@ def loss_em_probit(
             break
     converged = torch.ones_like(q.converged)
     converged[active] = False
-    q = replace(q, n_iterations=int(n_rounds.max()), sites=None)
+    q = replace(q, n_iterations=int(n_rounds.max()), sites=None, at_inputs=None)
     if len(active):
         warn_unconverged(
             f"the decisions of {len(active)} of {len(y)} data sets still changed after "

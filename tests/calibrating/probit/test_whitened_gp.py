@@ -4,16 +4,26 @@ import mpmath
 import pytest
 import torch
 
+from bayesloss.calibrating.probit import whitened_gp
 from bayesloss.calibrating.probit.whitened_gp import (
+    MANY_INPUTS,
     WhitenedGP,
     curvature,
     hazard,
     log_likelihood,
+    lower_gram,
     skewness,
 )
 from bayesloss.kernels import SquaredExponential
 
 KERNEL = SquaredExponential(a=0.3**-2, b=9.0)
+
+
+@pytest.fixture(params=["eigenvectors", "pivots"])
+def whitening(request, monkeypatch):
+    """Each way to whiten, the one for many inputs too."""
+    if request.param == "pivots":
+        monkeypatch.setattr(whitened_gp, "MANY_INPUTS", 0)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +60,7 @@ def test_derivatives_are_finite_at_forty():
     assert float(curvature(t)[2]) == 1.0
 
 
+@pytest.mark.usefixtures("whitening")
 def test_whitening_gives_the_kernel_matrix_and_theta():
     x = torch.rand(2, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     prior = WhitenedGP.at(KERNEL, x, batch_dims=1)
@@ -70,6 +81,7 @@ def test_whitening_gives_the_kernel_matrix_and_theta():
     assert float(noise[0, 1]) == pytest.approx(10**0.5)  # far away: prior and noise
 
 
+@pytest.mark.usefixtures("whitening")
 def test_duplicates_make_no_trouble():
     """A singular K: the rank is what is left, and a test point on top has noise 1."""
     x = torch.tensor([0.1, 0.1, 0.7, 0.7], dtype=torch.float64)
@@ -80,3 +92,34 @@ def test_duplicates_make_no_trouble():
     )
     _, noise = prior.project(x[:1])
     assert float(noise) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.usefixtures("whitening")
+def test_data_sets_of_several_ranks():
+    """The smaller ranks are filled up with zeros."""
+    x = torch.tensor([[0.1, 0.1, 0.7, 0.7], [0.1, 0.3, 0.5, 0.7]], dtype=torch.float64)
+    prior = WhitenedGP.at(KERNEL, x, batch_dims=1)
+    assert prior.features.shape == prior.basis.shape == (2, 4, 4)
+    assert prior.basis.isfinite().all()
+    gram = prior.features @ prior.features.mT
+    for found, inputs in zip(gram, x, strict=True):
+        assert (found - KERNEL(inputs, inputs)).abs().max() < 1e-9
+
+
+def test_many_smooth_inputs_have_few_weights():
+    """And what is left out of each variance is below its tolerance."""
+    x = torch.linspace(0, 1, MANY_INPUTS + 1, dtype=torch.float64)
+    prior = WhitenedGP.at(KERNEL, x)
+    assert prior.features.shape[-1] < 20
+    _, noise = prior.project(x)
+    assert (noise**2 - 1).abs().max() < 2 * 1e-11 * 9
+
+
+@pytest.mark.parametrize("rank", [3, MANY_INPUTS + 1])
+def test_half_a_product(rank):
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(2, 4, rank, generator=generator, dtype=torch.float64)
+    weight = torch.rand(2, 4, generator=generator, dtype=torch.float64)
+    expected = torch.einsum("mnr,mn,mns->mrs", features, weight, features)
+    found = lower_gram(features, weight)
+    torch.testing.assert_close(found.tril(), expected.tril(), rtol=0, atol=1e-13)

@@ -31,6 +31,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     curvature,
     hazard,
     log_likelihood,
+    lower_gram,
     warn_if_unsettled,
 )
 from bayesloss.threads import one_thread
@@ -44,10 +45,15 @@ SETTLED = 1e-9
 
 
 def expectation_propagation(
-    features: Features, y: Labels, *, start: Sites | None = None, max_iter: int = 200
+    features: Features,
+    y: Labels,
+    *,
+    start: Sites | None = None,
+    posterior: "LatentPosterior | None" = None,
+    max_iter: int = 200,
 ) -> GaussianWeights:
     """Match the moments of all sites until none changes; a ConvergenceWarning if that fails."""
-    q = fit_sites(features, y, start=start, max_iter=max_iter)
+    q = fit_sites(features, y, start=start, posterior=posterior, max_iter=max_iter)
     within = f"did not settle in {q.n_iterations} sweeps"
     warn_if_unsettled(q, "sites", within, "a smaller amplitude")
     return q
@@ -59,9 +65,13 @@ def fit_sites(
     *,
     start: Sites | None = None,
     factor: NaturalGaussian | None = None,
+    posterior: "LatentPosterior | None" = None,
     max_iter: int = 200,
 ) -> GaussianWeights:
-    """EP from given sites, with a Gaussian ``factor`` beside the prior, and without a warning."""
+    """EP from given sites, with a Gaussian ``factor`` beside the prior, and without a warning.
+
+    All sites are updated from ``posterior``, by default from that of the weights.
+    """
     prior = standard_normal(features)
     if factor is not None:
         prior = NaturalGaussian(
@@ -74,8 +84,9 @@ def fit_sites(
         precision = start.precision.clone()
         shift = start.shift.clone()
     sites = Sites(precision, shift)
-    weights = _WeightsPosterior(features, prior)
-    unsettled, n_sweeps = update_together(weights, y, sites, max(1, max_iter // 2))
+    by_weights = _WeightsPosterior(features, prior)
+    latent_posterior = by_weights if posterior is None else posterior
+    unsettled, n_sweeps = update_together(latent_posterior, y, sites, max(1, max_iter // 2))
     if len(unsettled) and n_sweeps < max_iter:
         swung = sites.select(unsettled)
         swept = _one_by_one(
@@ -96,10 +107,15 @@ def fit_sites(
         n_iterations=n_sweeps,
         sites=sites,
     )
-    latent = q.latent(features)
+    latent = q.latent(features) if posterior is None else posterior.marginals(sites)
     normaliser = 0.5 * ((shift * latent.mean).sum(-1) + (prior.shift * mean).sum(-1))
     log_evidence = log_evidence_of_sites(y, sites, latent, normaliser - 0.5 * log_det)
-    return replace(q, log_evidence=log_evidence, converged=converged & log_evidence.isfinite())
+    return replace(
+        q,
+        log_evidence=log_evidence,
+        converged=converged & log_evidence.isfinite(),
+        at_inputs=latent,
+    )
 
 
 def log_evidence_of_sites(
@@ -315,6 +331,5 @@ def _extrapolate(history: list[_Sweep]) -> Tensor:
 
 def _factor(features: Tensor, precision: Tensor, prior: Tensor) -> Tensor:
     """Cholesky factor of the weights' precision, prior + A'TA; NaN if that is not positive."""
-    weighted = features.mT @ (features * precision[..., None])
-    factor, failed = torch.linalg.cholesky_ex(prior + weighted)
+    factor, failed = torch.linalg.cholesky_ex(prior + lower_gram(features, precision))
     return torch.where((failed > 0)[:, None, None], torch.nan, factor)

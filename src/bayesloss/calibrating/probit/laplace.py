@@ -22,6 +22,7 @@ from bayesloss.calibrating.probit.whitened_gp import (
     curvature,
     hazard,
     log_likelihood,
+    lower_gram,
     warn_if_unsettled,
 )
 from bayesloss.threads import one_thread
@@ -65,9 +66,14 @@ def laplace_probit(
 ) -> GaussianWeights:
     """What :func:`find_mode` finds; a ConvergenceWarning tells of what it does not."""
     q = find_mode(features, y, term=term, start=start, max_iter=max_iter)
+    warn_if_no_mode(q)
+    return q
+
+
+def warn_if_no_mode(q: GaussianWeights) -> None:
+    """A ConvergenceWarning of data sets whose mode was not found."""
     within = f"was not found in {q.n_iterations} iterations, or is a saddle"
     warn_if_unsettled(q, "mode", within, "another start")
-    return q
 
 
 def find_mode(
@@ -80,9 +86,11 @@ def find_mode(
     """A mode of each data set's posterior and the Gaussian there, found or not."""
     z = features.new_zeros(len(y), features.shape[-1]) if start is None else start.clone()
     posterior = _Posterior(features, y, term)
+    minus_hessian = z.new_empty((*z.shape, z.shape[-1]))  # each data set's where it was last
     active = torch.arange(len(y), device=y.device)
     for iteration in range(max_iter + 1):
         at = posterior.select(active).derivatives(z[active])
+        minus_hessian[active] = at.minus_hessian
         unfinished = at.gradient.abs().amax(-1) > _GRADIENT
         active = active[unfinished]
         gradient = at.gradient[unfinished]
@@ -95,7 +103,7 @@ def find_mode(
             factor[saddle] = torch.linalg.cholesky(at.positive_definite[unfinished][saddle])
         step = torch.cholesky_solve(gradient[..., None], factor).squeeze(-1)
         z[active] = _line_search(posterior.select(active), z[active], step, gradient)
-    factor, failed = torch.linalg.cholesky_ex(posterior.derivatives(z).minus_hessian)
+    factor, failed = torch.linalg.cholesky_ex(minus_hessian)
     converged = failed == 0
     # A saddle has no Gaussian: the identity, the prior's, stands in, and `converged` tells of it.
     fallback = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
@@ -121,7 +129,10 @@ def touching_sites(latent: PerInput, y: Labels) -> Sites:
 
 
 class _Derivatives(NamedTuple):
-    """Of the log density by the weights; the last stands in for minus the Hessian at a saddle."""
+    """Of the log density by the weights; the last stands in for minus the Hessian at a saddle.
+
+    Of both matrices the lower triangle counts.
+    """
 
     gradient: Tensor
     minus_hessian: Tensor
@@ -148,9 +159,8 @@ class _Posterior:
         margin = self.y * (self.features @ z[..., None]).squeeze(-1)
         slope = self.y * hazard(margin)
         gradient = (slope[..., None, :] @ self.features).squeeze(-2) - z  # LHG eq. (27)
-        weighted = self.features * curvature(margin)[..., None]
         unit = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
-        minus_hessian = self.features.mT @ weighted + unit
+        minus_hessian = lower_gram(self.features, curvature(margin)) + unit
         if self.term is None:
             return _Derivatives(gradient, minus_hessian, positive_definite=minus_hessian)
         term_gradient, term_minus_hessian, term_stand_in = self.term.derivatives(z)

@@ -4,8 +4,9 @@ LHG section 4.2; GPML is Rasmussen and Williams (2006), *Gaussian Processes for 
 The paper's :math:`\theta = K_{DD}^{-1} f_D` does not exist where inputs coincide.
 So everything is written in *whitened* weights z with a standard normal prior, :math:`f_D = Az` with
 :math:`AA^\top = K_{DD}`, and :math:`\theta = U S^{-1/2} z` with the eigenvectors and eigenvalues
-that are not numerically zero. The map is linear, so results, Laplace's too, are those of theta. In
-shapes, ``*m`` are data sets, n training inputs, s new ones, r weights.
+that are not numerically zero. The map is linear, so results, Laplace's too, are those of theta.
+For many inputs A is a pivoted Cholesky factor, which takes a tenth of the time. In shapes,
+``*m`` are data sets, n training inputs, s new ones, r weights.
 """
 
 import math
@@ -14,17 +15,23 @@ from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpstrf, dtrtri
 from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
+from bayesloss.threads import one_thread
 from bayesloss.warnings import warn_unconverged
 
 Inference = Literal["ep", "laplace"]
 
-# Directions of the prior whose variance is below this part of the largest are left out. What is
-# left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
+# Directions of the prior whose variance is below this part of the largest are left out, and inputs
+# whose variance given the pivots is below this part of k(x, x). What is left out of k(x, x) is of
+# the same size, far below the noise variance 1 that it is added to.
 _RANK_TOLERANCE = 1e-11
-
+# Inputs beyond which a matrix of theirs is worth care: eigenvectors of 600 take 50 milliseconds and
+# of 3,000 eight seconds, a Cholesky factor 3 milliseconds and .3 seconds.
+MANY_INPUTS = 500
 
 # Of data sets, maybe: features of n inputs, labels +1 and -1, other numbers a training input, and
 # whitened weights.
@@ -106,7 +113,7 @@ def cavity(mean: PerInput, variance: PerInput, precision: PerInput, shift: PerIn
 
 @dataclass(frozen=True)
 class WhitenedGP:
-    """A GP prior at training inputs: f = features z and theta = basis z, with basis U S^(-1/2)."""
+    """A GP prior at training inputs: f = features z and theta = basis z."""
 
     kernel: SquaredExponential
     inputs: Float[Tensor, "..."]
@@ -116,20 +123,10 @@ class WhitenedGP:
     @classmethod
     def at(cls, kernel: SquaredExponential, inputs: Tensor, *, batch_dims: int = 0) -> "WhitenedGP":
         """Whiten the prior at inputs, whose first ``batch_dims`` dimensions are data sets."""
-        values, vectors = torch.linalg.eigh(_gram(kernel, inputs, inputs, batch_dims))
-        kept = values > _RANK_TOLERANCE * values[..., -1:]
-        rank = int(kept.sum(-1).max())
-        values = values[..., -rank:]
-        vectors = vectors[..., -rank:]
-        kept = kept[..., -rank:]
-        root = torch.where(kept, values, torch.zeros_like(values)).sqrt()
-        inverse = torch.where(kept, 1 / root, torch.zeros_like(root))
-        return cls(
-            kernel=kernel,
-            inputs=inputs,
-            features=vectors * root[..., None, :],
-            basis=vectors * inverse[..., None, :],
-        )
+        K = _gram(kernel, inputs, inputs, batch_dims)
+        whiten = _by_eigenvectors if K.shape[-1] <= MANY_INPUTS else _by_pivots
+        features, basis = whiten(K)
+        return cls(kernel=kernel, inputs=inputs, features=features, basis=basis)
 
     def project(self, inputs: Tensor) -> tuple[Float[Tensor, "*m s r"], Float[Tensor, "*m s"]]:
         """LHG (24) and (18) with noise variance 1: at new inputs, K_xD basis and sigma_x."""
@@ -163,6 +160,8 @@ class GaussianWeights:
     converged: Bool[Tensor, "*m"]
     n_iterations: int
     sites: Sites | None = None
+    at_inputs: Moments | None = None
+    """Of the latent values at the training inputs, where the fit has come by them."""
 
     def latent(self, features: Features) -> Moments:
         """Mean and variance of features z."""
@@ -190,12 +189,12 @@ class GaussianWeights:
 
     def held_out(self, features: Features) -> Moments:
         """Mean and variance of f at the training inputs, each without its own label."""
-        mean, variance = self.latent(features)
+        mean, variance = self.latent(features) if self.at_inputs is None else self.at_inputs
         sites = self.label_sites()
         return cavity(mean, variance, sites.precision, sites.shift)
 
     def write(self, rows: Int[Tensor, " k"], new: "GaussianWeights") -> None:
-        """Overwrite the Gaussians of some data sets, and their sites if both have them."""
+        """Overwrite the Gaussians of some data sets, and what is optional if both have it."""
         self.mean[rows] = new.mean
         self.covariance[rows] = new.covariance
         self.log_evidence[rows] = new.log_evidence
@@ -203,6 +202,9 @@ class GaussianWeights:
         if self.sites is not None and new.sites is not None:
             self.sites.precision[rows] = new.sites.precision
             self.sites.shift[rows] = new.sites.shift
+        if self.at_inputs is not None and new.at_inputs is not None:
+            self.at_inputs.mean[rows] = new.at_inputs.mean
+            self.at_inputs.variance[rows] = new.at_inputs.variance
 
 
 def warn_if_unsettled(q: GaussianWeights, what: str, trouble: str, cure: str) -> None:
@@ -229,6 +231,68 @@ def decide(q: GaussianWeights, features: Features, noise: PerInput, threshold: f
     mean, variance = q.latent(features)
     positive = mean > threshold * (noise**2 + variance).sqrt()
     return torch.where(positive, 1.0, -1.0).to(mean.dtype)
+
+
+def lower_gram(features: Features, weight: PerInput) -> Float[Tensor, "*m r r"]:
+    """A' diag(weight) A, right in the lower triangle, which is what a Cholesky factor reads."""
+    n, r = features.shape[-2:]
+    if r <= MANY_INPUTS:
+        return features.mT @ (features * weight[..., None])
+    weighted = (features * weight.sqrt()[..., None]).cpu().reshape(-1, n, r)
+    grams = [torch.from_numpy(dsyrk(1.0, half.numpy().T, lower=1).T).mT for half in weighted]
+    return torch.stack(grams).reshape(*features.shape[:-2], r, r).to(features)
+
+
+def inverse_of_factor(factor: Float[Tensor, "r r"]) -> Float[Tensor, "r r"]:
+    """Of a lower triangular matrix, in a third of the time that a solve takes."""
+    with one_thread():  # like inverses of symmetric matrices
+        inverse, _ = dtrtri(factor.numpy(), lower=1)
+    return torch.from_numpy(inverse)
+
+
+class _Whitened(NamedTuple):
+    """A with AA' = K, and B with KB = A."""
+
+    features: Features
+    basis: Features
+
+
+def _by_eigenvectors(K: Float[Tensor, "*m n n"]) -> _Whitened:
+    """U S^(1/2) and U S^(-1/2)."""
+    values, vectors = torch.linalg.eigh(K)
+    kept = values > _RANK_TOLERANCE * values[..., -1:]
+    rank = int(kept.sum(-1).max())
+    values = values[..., -rank:]
+    vectors = vectors[..., -rank:]
+    kept = kept[..., -rank:]
+    root = torch.where(kept, values, torch.zeros_like(values)).sqrt()
+    inverse = torch.where(kept, 1 / root, torch.zeros_like(root))
+    return _Whitened(vectors * root[..., None, :], vectors * inverse[..., None, :])
+
+
+def _by_pivots(K: Float[Tensor, "*m n n"]) -> _Whitened:
+    """The columns of a pivoted Cholesky factor, and its inverse at the pivots."""
+    n = K.shape[-1]
+    factors = [_pivoted(gram) for gram in K.cpu().reshape(-1, n, n)]
+    rank = max(factor.features.shape[1] for factor in factors)
+    shape = (*K.shape[:-1], rank)
+    features = K.new_zeros((len(factors), n, rank))
+    basis = K.new_zeros((len(factors), n, rank))
+    for i, factor in enumerate(factors):
+        features[i, :, : factor.features.shape[1]] = factor.features
+        basis[i, :, : factor.features.shape[1]] = factor.basis
+    return _Whitened(features.reshape(shape), basis.reshape(shape))
+
+
+def _pivoted(K: Float[Tensor, "n n"]) -> _Whitened:
+    left_out = _RANK_TOLERANCE * float(K.diagonal().max())
+    factor, pivots, rank, _ = dpstrf(K.numpy().T, tol=left_out, lower=1)  # K.T: as Fortran has it
+    inverse = inverse_of_factor(torch.from_numpy(factor[:rank, :rank]))
+    order = torch.from_numpy(pivots).long() - 1
+    transposed = torch.from_numpy(factor.T)[:rank].triu()
+    basis = K.new_zeros((len(K), rank))
+    basis[order[:rank]] = inverse.mT.triu()
+    return _Whitened(features=transposed[:, order.argsort()].mT, basis=basis)
 
 
 def _gram(kernel: SquaredExponential, x: Tensor, z: Tensor, batch_dims: int) -> Tensor:

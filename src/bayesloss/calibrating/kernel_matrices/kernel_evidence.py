@@ -24,8 +24,8 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from bayesloss.calibrating.kernel_matrices.kernel_matrix import evidence_under
 from bayesloss.calibrating.probit.expectation_propagation import SETTLED
-from bayesloss.calibrating.probit.kernel_matrix import evidence_under
 from bayesloss.calibrating.probit.whitened_gp import Inference, Labels, Sites
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.kernel_evidence import (
+from bayesloss.calibrating.kernel_matrices.kernel_evidence import (
     choose_kernel,
     column_scales,
     kernel_evidence,
     stratified_rows,
 )
+from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss.kernels import SquaredExponential
