@@ -5,8 +5,9 @@ that of the sections in it; a definition or theorem in its box; an entry of the 
 docstring; and, from the ledger, a claim with its verdict, which leads to the box that checks it.
 ``search_words.yml`` adds what readers type who do not know the book's words.
 ``search_index.js`` carries them as a script, because a page opened from disk may load no other
-data; ``book/_static/search.js`` ranks them with elasticlunr, the library that pdoc ships and keeps.
-Sphinx's own search finds whole pages, and knows neither claims nor verdicts.
+data; ``book/_static/search.js`` ranks them by stems of elasticlunr, the library
+that pdoc ships and keeps. Sphinx's own search finds whole pages, and knows neither claims nor
+verdicts.
 """
 
 import json

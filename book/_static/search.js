@@ -1,12 +1,17 @@
 // The search page: ranks the sections, claims and entries of the API in SEARCH_INDEX for the words
-// of the address or the field. elasticlunr finds and weighs; what a reader names in full, such as
-// "Theorem 8", leads to what bears that name.
+// of the address or the field, by BM25F (Robertson and Zaragoza 2009, section 3.6) on words and pairs
+// of neighbours. What a reader names in full, such as "Theorem 8", leads to what bears that name.
 (() => {
   const SHOWN = 50;
   const EXCERPT = 220; // characters
-  const TITLE = 8; // how much more a word in a title says than one in the text
-  const ASKED = 250; // what a place gains that a reader's own words lead to
-  const NEAR = 0.6; // how nearly a phrase has to say what is asked
+  // What a word says in a title, in the phrases that readers type for a place, and in the text.
+  const FIELDS = { title: 1, asked: 1, text: 0.25 };
+  const SATURATION = 3; // of how many times a word is said the half of its weight is reached
+  const LENGTH = 0.75; // how far words count less in a longer field
+  const PAIR = 0.5; // what two neighbours say beside the two words
+  const NAMED = 20; // what a place gains that bears the words as its name, more than words can give
+  const PAGE = 1.1; // a page before its sections
+  const PACKAGE = 0.5; // the package after the book
   // What titles abbreviate and readers may write in full.
   const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
   // What newcomers type that says nothing of the place.
@@ -27,37 +32,68 @@
   const whole = (words) => words.replace(/\b(ep|gp)\b/g, (short) => `${short} ${WHOLE[short]}`);
   // With a space before each, as asWords has them; all of them where none tells anything.
   const told = (words) => ["", ...telling(words.split(" ").slice(1))].join(" ") || words;
-  const stems = (words) => words.split(" ").map((word) => word && elasticlunr.stemmer(word)).join(" ");
-  const stemmed = (words) => new Set(stems(words).split(" ").slice(1));
+  const stems = (words) => whole(words).split(" ").slice(1).map((word) => elasticlunr.stemmer(word));
+  const said = (text) => stems(told(asWords(text)));
+  const pairs = (list) => list.slice(1).map((word, place) => `${list[place]} ${word}`);
   const prose = (text) => text.replace(/\$[^$]*\$/g, " ");
+  const pageOf = (entry) => entry.url.split("#")[0];
 
-  elasticlunr.tokenizer.setSeperator(/ +/);
-  const index = elasticlunr(function () {
-    this.setRef("id");
-    this.addField("title");
-    this.addField("text");
-    this.saveDocument(false);
-  });
   const known = new Map(); // how many entries have a word
-  const asking = new Map(); // how many places are asked for by a word
-  const places = SEARCH_INDEX.filter((entry) => entry.asked).length;
+  const pages = new Map(); // what a page's places say together
   const entries = SEARCH_INDEX.map((entry, id) => {
-    const title = whole(asWords(entry.title));
-    const long = entry.kind === "api" ? title + asWords(apart(entry.title)) : title;
-    const text = asWords(prose(entry.text));
-    index.addDoc({ id, title: long, text });
-    const asks = (entry.asked ?? []).map((phrase) => told(asWords(phrase)));
-    for (const word of new Set(`${long}${text}${asWords(entry.where)}${asks.join("")}`.split(" "))) {
+    const words = asWords(entry.title) + asWords(entry.where) + asWords(prose(entry.text));
+    const asks = entry.asked ?? [];
+    for (const word of new Set(`${words}${asks.map(asWords).join("")}`.split(" "))) {
       known.set(word, (known.get(word) ?? 0) + 1);
     }
+    const title = entry.kind === "api" ? `${entry.title} ${apart(entry.title)}` : entry.title;
+    const fields = { title: [said(title)], asked: asks.map(said), text: [said(prose(entry.text))] };
+    if (!pages.has(pageOf(entry))) pages.set(pageOf(entry), { title: [], asked: [], text: [] });
+    const page = pages.get(pageOf(entry));
+    page.text.push(...fields.text);
+    if (entry.kind !== "claim") page.title.push(...fields.title);
+    page.asked.push(...fields.asked);
     // "W&N, Section 5, Table 2" bears the name "Table 2"; "Theorem 8: which way?" what stands first.
-    const name = entry.kind === "api" ? apart(entry.title.split(".").pop()) : entry.title.split(/:| \(/)[0];
-    const names = stems(told(whole(asWords(entry.kind === "claim" ? entry.title.split(",").pop() : name))));
-    const asked = asks.map(stemmed);
-    const askedBy = new Set(asked.flatMap((phrase) => [...phrase])); // the words of all phrases
-    for (const word of askedBy) asking.set(word, (asking.get(word) ?? 0) + 1);
-    return { ...entry, id, names, asked, askedBy, words: `${long}${asWords(entry.where)}${text}` };
+    const name = entry.kind === "claim" ? entry.title.split(",").pop() : entry.title.split(/:| \(/)[0];
+    return { ...entry, id, words, fields, name: said(name).join(" ") };
   });
+
+  // For each word and pair the documents that have it, and how often, the less the longer a field.
+  function frequencies(documents, fields) {
+    const found = new Map();
+    for (const field of fields) {
+      const sizes = documents.map((document) => document[field].flat().length);
+      const mean = sizes.reduce((sum, size) => sum + size, 0) / sizes.filter((size) => size > 0).length;
+      documents.forEach((document, place) => {
+        const once = FIELDS[field] / (1 - LENGTH + (LENGTH * sizes[place]) / mean);
+        for (const term of document[field].flatMap((list) => [...list, ...pairs(list)])) {
+          if (!found.has(term)) found.set(term, new Map());
+          found.get(term).set(place, (found.get(term).get(place) ?? 0) + once);
+        }
+      });
+    }
+    return found;
+  }
+
+  const inPages = frequencies([...pages.values()], Object.keys(FIELDS));
+  const inPlaces = frequencies(entries.map((entry) => entry.fields), Object.keys(FIELDS));
+  const inHeads = frequencies([...pages.values()], ["title", "asked"]);
+
+  // The more, the fewer pages have it in titles or phrases.
+  function weight(term) {
+    const having = inHeads.get(term)?.size ?? 0;
+    return Math.log(1 + (pages.size - having + 0.5) / (having + 0.5)) * (term.includes(" ") ? PAIR : 1);
+  }
+
+  function scores(found, terms) {
+    const sums = new Map();
+    for (const term of terms) {
+      for (const [place, count] of found.get(term) ?? []) {
+        sums.set(place, (sums.get(place) ?? 0) + (weight(term) * count) / (count + SATURATION));
+      }
+    }
+    return sums;
+  }
 
   // Insertions, deletions, replacements and swaps of neighbours from one word to another.
   function distance(a, b) {
@@ -88,39 +124,24 @@
     return near.length ? near[0][2] : word;
   }
 
-  // How nearly a place's phrases say what is asked, from 0 to 1: words in common with one of them, of
-  // all of both; of several words also those that stand in any of them, rare ones counting more.
-  function nearness(entry, words, weight) {
-    if (entry.asked.length === 0) return 0;
-    const shares = entry.asked.map((phrase) => {
-      const common = [...phrase].filter((word) => words.has(word)).length;
-      return common / (phrase.size + words.size - common);
-    });
-    const near = Math.max(...shares);
-    if (near >= NEAR) return near;
-    if (words.size === 1) return 0; // a word of a longer phrase says little
-    const covered = rarity([...words].filter((word) => entry.askedBy.has(word))) / weight;
-    return (covered ** 2 + near) / 2;
+  // As one types, a word stands for those that it begins.
+  function terms(words) {
+    const asked = stems(words);
+    const begun = (word) => [...inPages.keys()].filter((term) => !term.includes(" ") && term.startsWith(word));
+    return new Set([...asked.flatMap((word) => (inPages.has(word) ? [word] : begun(word))), ...pairs(asked)]);
   }
 
-  // What words say together: the more, the fewer places are asked for by them.
-  function rarity(words) {
-    return words.reduce((sum, word) => sum + Math.log(1 + places / (asking.get(word) ?? 0.5)), 0);
-  }
-
-  // More than a sum over words: what bears the words as its name comes first, the shorter the rest
-  // of the name the better, and a page before its sections. The package comes last, unless asked
-  // for as code is written; so do errata and bibliography, which repeat what a chapter shows.
+  // More than what words say: what bears them as its name comes first, the shorter the rest of the
+  // name the better, and a page before its sections; claims of one name are equally good.
   function weigh(entry, score, wanted, query) {
-    const code = /[\p{Ll}_.][\p{Lu}_.]/u.test(query) && entry.title.split(".").includes(query.trim());
-    const named = /^\p{Lu}/u.test(entry.title.split(".").pop()) && entry.names === stems(wanted); // a class
-    if (entry.kind === "api" && !code) return named ? 100 : score / 20;
-    if (`${entry.names} `.includes(`${stems(wanted)} `)) {
-      if (entry.kind === "claim") score = 30; // equal names are equally good
-      score += 50 + (100 * stems(wanted).length) / entry.names.length + (entry.where ? 0 : 80);
+    if (entry.kind === "api") {
+      const named = /\p{Lu}/u.test(query) && entry.title.split(".").includes(query.trim());
+      return named ? 2 * NAMED + score : PACKAGE * score;
     }
-    score += 5 * Math.log2(`${entry.words} `.split(`${wanted} `).length);
-    return /\/(errata|bibliography)/.test(entry.url) ? score / 4 : score;
+    const plain = entry.where ? score : PAGE * score;
+    if (!` ${entry.name} `.includes(` ${wanted} `)) return plain;
+    const share = wanted.length / entry.name.length;
+    return NAMED * (entry.where ? share : share + 1) + (entry.kind === "claim" ? 0 : plain);
   }
 
   function find(query) {
@@ -129,22 +150,17 @@
     const typed = (quoted ? asWords(query) : told(asWords(place))).split(" ").slice(1);
     const meant = typed.map((word) => corrected(word));
     const wanted = ` ${meant.join(" ")}`;
-    const ask = (bool) =>
-      index.search(meant.join(" "), {
-        fields: { title: { boost: TITLE }, text: { boost: 1 } },
-        bool,
-        expand: true,
+    const asked = terms(wanted);
+    const byPage = scores(inPages, asked);
+    const order = [...pages.keys()];
+    const byPlace = scores(inPlaces, asked);
+    let found = entries
+      .filter((entry) => byPlace.has(entry.id) || (!entry.where && byPage.has(order.indexOf(pageOf(entry)))))
+      .map((entry) => {
+        const page = byPage.get(order.indexOf(pageOf(entry))) ?? 0; // a claim's title is its own
+        const score = page + (byPlace.get(entry.id) ?? 0);
+        return { entry, score: weigh(entry, score, stems(wanted).join(" "), query) };
       });
-    let hits = ask("AND");
-    if (!hits.some(({ ref }) => entries[ref].kind !== "api")) hits = ask("OR");
-    const scores = new Map(hits.map(({ ref, score }) => [Number(ref), weigh(entries[ref], score, wanted, query)]));
-    const words = stemmed(wanted);
-    const weight = rarity([...words]);
-    for (const entry of entries) {
-      const near = nearness(entry, words, weight);
-      if (near > 0) scores.set(entry.id, (scores.get(entry.id) ?? 0) + ASKED * near);
-    }
-    let found = [...scores].map(([id, score]) => ({ entry: entries[id], score }));
     if (quoted) found = found.filter(({ entry }) => `${entry.words} `.includes(`${wanted} `));
     const { kind, verdict } = filter.elements;
     found = found.filter(
