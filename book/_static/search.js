@@ -18,6 +18,8 @@
   const STOP = new Set("a an and can do does don for how i in is it my of on our s t the their this to use using what when with your".split(" "));
   // "Table 3, line 7" is looked for at its table.
   const LINE = /(?<=\d),? (?:lines?|rows?|columns?) \d+\s*$/i;
+  // "W&N equation (13)" is looked for among the claims of its paper.
+  const PAPER = /^\s*(W&N|LHG)(?:'s)?,? +(?=\S)/i;
   const KINDS = { section: "section", claim: "claim", api: "package" };
 
   const field = document.querySelector(".bd-search-container form.bd-search input");
@@ -146,7 +148,8 @@
 
   function find(query) {
     const quoted = /^\s*["“].+["”]\s*$/.test(query);
-    const place = query.replace(LINE, "");
+    const paper = query.match(PAPER)?.[1].toUpperCase();
+    const place = query.replace(PAPER, "").replace(LINE, "");
     const typed = (quoted ? asWords(query) : told(asWords(place))).split(" ").slice(1);
     const meant = typed.map((word) => corrected(word));
     const wanted = ` ${meant.join(" ")}`;
@@ -162,6 +165,7 @@
         return { entry, score: weigh(entry, score, stems(wanted).join(" "), query) };
       });
     if (quoted) found = found.filter(({ entry }) => `${entry.words} `.includes(`${wanted} `));
+    if (paper) found = found.filter(({ entry }) => entry.kind !== "claim" || entry.title.startsWith(paper));
     const { kind, verdict } = filter.elements;
     found = found.filter(
       ({ entry }) =>

@@ -420,6 +420,8 @@ SEARCHES = {
     "Table 2": "learning/learned_losses.html#claim-wn-table-2",
     "loss-EM": "calibrating/loss_em.html",
     "Table 3, line 7": "calibrating/gp_classification.html#claim-lhg-table-3",
+    "W&N equation (13)": "learning/linkgistic.html#claim-wn-equation-13",
+    "LHG Figure 1": "calibrating/decision_theory.html#claim-lhg-figure-1",
     "Bregman": "learning/proper_losses.html#def-bregman",
     "expectation propagation": "beyond/loss_ep.html",
     "Platt": "(beyond/calibration|guide/calibration_methods).html.*",

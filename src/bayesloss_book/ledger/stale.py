@@ -5,7 +5,6 @@ from paperledger.stores.stale import Stale
 # Whose cells have other code than when they were run with other seeds.
 CHANGED_PAGES = (
     "beyond/costs_unknown",
-    "calibrating/decision_theory",
     "calibrating/loss_em",
     "guide/calibration_methods",
     "guide/scores_and_costs",
