@@ -34,7 +34,12 @@
   const whole = (words) => words.replace(/\b(ep|gp)\b/g, (short) => `${short} ${WHOLE[short]}`);
   // With a space before each, as asWords has them; all of them where none tells anything.
   const told = (words) => ["", ...telling(words.split(" ").slice(1))].join(" ") || words;
-  const stems = (words) => whole(words).split(" ").slice(1).map((word) => elasticlunr.stemmer(word));
+  const stemmed = new Map(); // the same words come again and again
+  function stem(word) {
+    if (!stemmed.has(word)) stemmed.set(word, elasticlunr.stemmer(word));
+    return stemmed.get(word);
+  }
+  const stems = (words) => whole(words).split(" ").slice(1).map(stem);
   const said = (text) => stems(told(asWords(text)));
   const pairs = (list) => list.slice(1).map((word, place) => `${list[place]} ${word}`);
   const prose = (text) => text.replace(/\$[^$]*\$/g, " ");
@@ -77,6 +82,7 @@
     return found;
   }
 
+  const numbers = new Map([...pages.keys()].map((page, number) => [page, number]));
   const inPages = frequencies([...pages.values()], Object.keys(FIELDS));
   const inPlaces = frequencies(entries.map((entry) => entry.fields), Object.keys(FIELDS));
   const inHeads = frequencies([...pages.values()], ["title", "asked"]);
@@ -155,12 +161,11 @@
     const wanted = ` ${meant.join(" ")}`;
     const asked = terms(wanted);
     const byPage = scores(inPages, asked);
-    const order = [...pages.keys()];
     const byPlace = scores(inPlaces, asked);
     let found = entries
-      .filter((entry) => byPlace.has(entry.id) || (!entry.where && byPage.has(order.indexOf(pageOf(entry)))))
+      .filter((entry) => byPlace.has(entry.id) || (!entry.where && byPage.has(numbers.get(pageOf(entry)))))
       .map((entry) => {
-        const page = byPage.get(order.indexOf(pageOf(entry))) ?? 0; // a claim's title is its own
+        const page = byPage.get(numbers.get(pageOf(entry))) ?? 0; // a claim's title is its own
         const score = page + (byPlace.get(entry.id) ?? 0);
         return { entry, score: weigh(entry, score, stems(wanted).join(" "), query) };
       });
