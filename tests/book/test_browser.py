@@ -608,6 +608,24 @@ def test_the_keyboard_passes_formulas_by_and_code_fits_a_phone(visit):
     assert wide == 0
 
 
+@pytest.mark.parametrize("page", ["book/learning/isgp.html", "book/calibrating/loss_em.html"])
+def test_at_most_60_tab_stops_before_the_end_of_the_first_section(visit, page):
+    tab = visit(HTML / page).tab
+    first = tab.locator("article section section").first.element_handle()
+    stops = 0
+    while True:
+        tab.keyboard.press("Tab")
+        behind = tab.evaluate(
+            """section => !section.contains(document.activeElement)
+            && Boolean(section.compareDocumentPosition(document.activeElement) & 4)""",
+            first,
+        )
+        if behind:
+            break
+        stops += 1
+    assert stops <= 60
+
+
 def test_without_scripts_everything_is_shown(browser):
     with browser.new_context(java_script_enabled=False) as context:
         tab = context.new_page()
