@@ -109,7 +109,7 @@ test-lowest: RESOLUTION := lowest-direct
 test-lowest: _build/lowest/.venv ## the unit tests with the lowest versions that pyproject.toml allows
 test-newest test-lowest:
 	$</bin/python -m pytest -n 2 --dist worksteal --benchmark-disable -p no:cacheprovider tests \
-	    --ignore tests/book -m 'not slow and not locked'
+	    --ignore tests/book -m 'not slow and not locked and not built'
 	$(if $(filter highest,$(RESOLUTION)),$</bin/python tests/peers/adapter.py -q)
 
 # Made anew each time: what is newest changes.

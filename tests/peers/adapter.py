@@ -36,9 +36,9 @@ class Regressor(bayesloss.ISGPRegressor):
 class Classifier(bayesloss.LinkgisticClassifier):
     """Has its own name for the values of C, and for how many there are."""
 
-    def __init__(self, Cs: Any = 10, class_weight: Any = None, random_state: Any = None) -> None:
+    def __init__(self, Cs: Any = 10, class_weight: Any = None) -> None:
         C = np.geomspace(1e-4, 1e4, Cs) if isinstance(Cs, int) else Cs
-        super().__init__(C=C, class_weight=class_weight, random_state=random_state)
+        super().__init__(C=C, class_weight=class_weight)
         self.Cs = Cs
 
 

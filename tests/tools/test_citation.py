@@ -10,6 +10,7 @@ from bayesloss import __version__
 BUILT = notebooks.ROOT / "_build" / "html" / "book" / "reference" / "cite.html"
 
 
+@pytest.mark.built
 def test_the_page_cites_the_version_with_its_date_and_both_papers():
     text = re.sub(r"<[^>]+>", "", BUILT.read_text("utf-8"))
     assert f"Version {__version__}, 20" in text

@@ -3,11 +3,13 @@ import re
 
 import descriptions
 import notebooks
+import pytest
 from docutils import nodes
 
 HTML = notebooks.ROOT / "_build" / "html"
 
 
+@pytest.mark.built
 def test_every_page_of_the_book_has_a_description_of_its_own():
     found = {}
     for file in notebooks.toc_files():

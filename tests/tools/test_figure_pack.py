@@ -14,6 +14,7 @@ PAGE = """<div class="bd-article"><figure><img src="../_images/a.svg" alt="a"><f
 rises.</span><a href="#a">#</a></p></figcaption></figure></div>"""
 
 
+@pytest.mark.built
 def test_every_figure_of_the_book_is_in_the_archive_once_with_its_caption(tmp_path):
     archive = tmp_path / "figures.zip"
     packed = figure_pack.pack(archive)
