@@ -218,12 +218,16 @@ def _all() -> Iterator[tuple[str, str, Any]]:
 
 
 def bands() -> None:
-    """How often 95 % intervals contain the truth, by its size, with errors over draws of cases."""
+    """How often 95 % intervals contain the truth, by its size, with errors over draws of cases.
+
+    Nearer to 0 or 1 than a part in n no n cases tell a probability: that is counted apart.
+    """
     rows = []
     for (K, n), number_of_draws in BANDS.items():
         test = simulate(K, _BAND_TEST, 1, noise=0)
         truth = softmax(test.truth, axis=1)
-        sizes = {"all": truth >= 0, "above 1/K": truth > 1 / K, "above .3": truth > 0.3}
+        told = (truth > 1 / n) & (truth < 1 - 1 / n)
+        sizes = {"1/n to 1 - 1/n": told, "of these above .3": told & (truth > 0.3), "beyond": ~told}
         for number in range(number_of_draws):
             cases = simulate(K, n, 2 + number, noise=0)
             calibrator = SoftmaxCalibrator(scale="real", classes=np.arange(K))

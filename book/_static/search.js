@@ -9,9 +9,12 @@
   const SATURATION = 3; // of how many times a word is said the half of its weight is reached
   const LENGTH = 0.75; // how far words count less in a longer field
   const PAIR = 0.5; // what two neighbours say beside the two words
-  const NAMED = 20; // what a place gains that bears the words as its name, more than words can give
+  const NAMED = 50; // what a place gains that bears the words as its name, more than words can give
   const PAGE = 1.1; // a page before its sections
   const PACKAGE = 0.5; // the package after the book
+  // How often a page is what readers want before they say a word: as often as phrases were written
+  // for it, by those who had not seen it.
+  const prior = (page) => Math.log(1 + page.asked.length);
   // What titles abbreviate and readers may write in full.
   const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
   // What newcomers type that says nothing of the place.
@@ -166,7 +169,7 @@
       .filter((entry) => byPlace.has(entry.id) || (!entry.where && byPage.has(numbers.get(pageOf(entry)))))
       .map((entry) => {
         const page = byPage.get(numbers.get(pageOf(entry))) ?? 0; // a claim's title is its own
-        const score = page + (byPlace.get(entry.id) ?? 0);
+        const score = page + (byPlace.get(entry.id) ?? 0) + prior(pages.get(pageOf(entry)));
         return { entry, score: weigh(entry, score, stems(wanted).join(" "), query) };
       });
     if (quoted) found = found.filter(({ entry }) => `${entry.words} `.includes(`${wanted} `));
