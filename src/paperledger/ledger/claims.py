@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from paperledger.configuration import FILE, configuration
+from paperledger.configuration import FILE, Configuration, configuration
 from paperledger.html import with_math
 from paperledger.pages import notebooks
 
@@ -62,8 +62,13 @@ class Claim:
     doubt: str = ""  # why it asks for a second look, if it does
 
 
-def ledger() -> Mapping[str, Claim]:
+def ledger(settings: Configuration | None = None) -> Mapping[str, Claim]:
     """All claims of the companion by id, in the order of the papers.
+
+    Parameters
+    ----------
+    settings : Configuration, default=None
+        Of the companion; None for that in which the current folder lies.
 
     Raises
     ------
@@ -73,7 +78,7 @@ def ledger() -> Mapping[str, Claim]:
         If two claims have the same id, or one has a verdict or a correction that there is not, or
         is of a paper that the configuration does not name, where it names any.
     """
-    settings = configuration()
+    settings = settings or configuration()
     path = settings.claims
     if not path.is_file():
         raise FileNotFoundError(
@@ -84,7 +89,7 @@ def ledger() -> Mapping[str, Claim]:
     return _read(path, papers, path.stat().st_mtime_ns)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # of a companion, and of one that is installed
 def _read(path: Path, papers: tuple[str, ...], changed: int) -> Mapping[str, Claim]:
     """The claims in a file, read once until it is changed."""
     claims: dict[str, Claim] = {}

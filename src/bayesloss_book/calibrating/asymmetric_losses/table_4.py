@@ -23,6 +23,7 @@ from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, decide
+from bayesloss_book.ledger.quoted import quoted
 from bayesloss_book.references.probit_references import (
     TESTS,
     THRESHOLDS,
@@ -33,7 +34,6 @@ from bayesloss_book.references.probit_references import (
     draw_data,
     excess_risk,
 )
-from paperledger.ledger.claims import ledger
 from paperledger.stores.results import crossed, runs
 
 METHODS = ("laplace", "loss_em", "ep")
@@ -236,7 +236,7 @@ def by_cell(value: Callable[[str, str, str], Any]) -> pd.Series:
 
 def printed() -> pd.Series:
     """Table 4 as printed."""
-    rows = ledger()["lhg-table-4"].printed["rows"]
+    rows = quoted("lhg-table-4")["rows"]
     return by_cell(lambda row, test, method: rows[row][test][method])
 
 

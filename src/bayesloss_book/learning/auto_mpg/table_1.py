@@ -18,8 +18,8 @@ from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.sources.priors import PriorName
 from bayesloss_book import Array
 from bayesloss_book.data.data_sets import load_auto_mpg
+from bayesloss_book.ledger.quoted import quoted
 from bayesloss_book.rivals.baselines import PLUG_IN
-from paperledger.ledger.claims import ledger
 from paperledger.stores.results import Folder, crossed, run_cells
 
 INPUTS = {
@@ -131,7 +131,7 @@ def split_of(
 
 def printed() -> pd.Series:
     """The numbers of Table 1 as printed, indexed by size, input and method."""
-    table = ledger()["wn-table-1"].printed
+    table = quoted("wn-table-1")
     keys = product(SIZES, INPUTS, METHODS)
     values = {(size, name, method): table[size][name][method] for size, name, method in keys}
     return pd.Series(values).rename_axis(["size", "input", "method"])

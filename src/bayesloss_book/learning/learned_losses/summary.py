@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from bayesloss_book.learning.learned_losses.budget import ITERATIONS
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS, TRONS, jackknife
-from paperledger.ledger.claims import ledger
+from bayesloss_book.ledger.quoted import quoted
 
 # Penalty and budget of logistic and linkgistic regression.
 SETTINGS = [(1.0, "default"), (1.0, "short"), (1.0, "long")]
@@ -17,7 +17,7 @@ SETTINGS += [(0.0, "default"), (0.0, "short"), (0.0, "long")]
 
 def printed() -> pd.DataFrame:
     """The paper's table: a row a method, a column a data set."""
-    table = ledger()["wn-table-2"].printed
+    table = quoted("wn-table-2")
     values = {data: table[name] for data, name in zip(DATA, ("mnist", "fmnist"), strict=True)}
     return pd.DataFrame(
         {data: [column[key] for key in METHODS.values()] for data, column in values.items()},
