@@ -3,7 +3,7 @@
 from paperledger.stores.stale import Stale
 
 # Whose cells have other code than when they were run with other seeds.
-CHANGED_PAGES = (
+CHANGED_PAGES: tuple[str, ...] = (
     "calibrating/loss_em",
     "guide/calibration_methods",
     "learning/held_out_links",
