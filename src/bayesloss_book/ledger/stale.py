@@ -2,19 +2,12 @@
 
 from paperledger.stores.stale import Stale
 
-# Whose cells have other code than when they were run with other seeds.
-CHANGED_PAGES: tuple[str, ...] = (
-    "calibrating/loss_em",
-    "guide/calibration_methods",
-    "learning/held_out_links",
-    "learning/isgp",
-    "learning/laplace",
-    "learning/learning_curves",
-    "learning/linkgistic",
-)
+# Whose cells have other code than when they were run with other seeds: those of this commit.
+CHANGED_PAGES: tuple[str, ...] = ()
+SEEDS_OF = "7cf81b6e9"
 
-STALE: dict[str, Stale] = {
-    "verdicts_by_seed": Stale(
-        "a313a4d7d", "the pages' cells have changed since", {"page": CHANGED_PAGES}
-    ),
-}
+STALE: dict[str, Stale] = {}
+if CHANGED_PAGES:
+    STALE["verdicts_by_seed"] = Stale(
+        SEEDS_OF, "the pages' cells have changed since", {"page": CHANGED_PAGES}
+    )

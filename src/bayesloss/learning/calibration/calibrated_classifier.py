@@ -190,7 +190,11 @@ class CalibratedClassifier(CalibratedClassifierCV):
     def predict_interval(
         self, X: Any, level: float = 0.95, prior: ArrayLike | None = None
     ) -> tuple[Array, Array]:
-        """Lower and upper ends of intervals for ``classes_[1]``; for each of many classes."""
+        """Lower and upper ends of intervals for ``classes_[1]``; for each of many classes.
+
+        An interval is of the curve: of how frequent the class is among cases with the same score.
+        What a case's inputs say beyond its score is not in it.
+        """
         check_is_fitted(self)
         return self.calibrator_.predict_interval(self._mean_scores(X), level, prior)
 
