@@ -83,7 +83,8 @@ test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compar
 	try $(BESIDE) > $(REPORTS)/beside 2>&1 & try $(PARTS); wait; cat $(REPORTS)/beside; try $(LAST); \
 	cat $(REPORTS)/summary; failed=$$(awk '/ FAILED / {printf " %s", $$1}' $(REPORTS)/summary); \
 	all=$$(wc -l < $(REPORTS)/summary); \
-	if [ "$$failed" ]; then echo "Failed:$$failed, of $$all parts."; exit 1; fi; \
+	if [ "$$failed" ]; then $(BIN)/python tools/failures.py $(REPORTS); \
+	    echo "Failed:$$failed, of $$all parts."; exit 1; fi; \
 	echo "All $$all parts passed."
 
 part-rules: $(INSTALLED)
@@ -121,7 +122,7 @@ _build/newest/.venv _build/lowest/.venv:
 	    -e '.[book,pdf,test]'
 
 # Needs an index, and a GB a temporary environment, of which there are three, one after another.
-test-install: dist $(BUILT) ## the wheel in empty environments: ten student notebooks, and the book by [book]
+test-install: dist $(BUILT) ## the wheel in empty environments: eleven student notebooks, and the book by [book]
 	$(BIN)/python tools/empty_environments.py dist/*.whl $(UV_ARGS)
 
 test-processors: $(INSTALLED) ## notebooks and unit tests as other processors compute them (hours; ON=... for one)

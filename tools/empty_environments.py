@@ -25,12 +25,13 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parents[1]
 STUDENTS = ROOT / "_build" / "html" / "notebooks"
 
-# Problem sets with NumPy alone, with PyTorch and with scikit-learn; both pages for practitioners;
+# Problem sets with NumPy alone, with PyTorch and with scikit-learn; the pages for practitioners;
 # chapters with and without stored results, with Dask, and with data that a package brings.
 PAGES = (
     "course/problems_1",
     "course/problems_4",
     "course/problems_8",
+    "guide/from_a_file",
     "guide/your_own_data",
     "guide/scores_and_costs",
     "guide/cluster",

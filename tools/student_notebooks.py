@@ -37,7 +37,7 @@ from paperledger.ledger.claims import ledger, numbers_in
 OF_PROBLEMS = "pip install ."
 OF_PRACTICE = "pip install '.[plot]' pandas 'scikit-learn>=1.8'"
 OF_CHAPTERS = "pip install '.[book]'"
-PRACTICE = ("guide/your_own_data", "guide/scores_and_costs")
+PRACTICE = ("guide/from_a_file", "guide/your_own_data", "guide/scores_and_costs")
 
 # For ruff, in this order; who solves a problem may need what its starter does not.
 TIDY = ("check -q --fix --select I,F401,F821 --per-file-ignores problems_*:F401", "format -q")

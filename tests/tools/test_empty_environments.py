@@ -42,6 +42,6 @@ def test_what_is_installed_is_what_the_notebooks_say():
     assert commands["course/problems_1"] == ["install", f"{WHEEL}"]
     assert commands["guide/your_own_data"][1:3] == [f"{WHEEL}[plot]", "pandas"]
     assert commands["guide/cluster"] == ["install", f"{WHEEL}[book]"]
-    assert len(commands) == 10
+    assert len(commands) == 11
     kinds = {student_notebooks.OF_PROBLEMS, student_notebooks.OF_PRACTICE}
     assert {student_notebooks.install(page) for page in commands} > kinds
