@@ -38,10 +38,11 @@ BOOK_FILES := _config.yml _toc.yml \
     $(wildcard data/results/*.json) paperledger.toml tools/search_words.yml
 
 # MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; its speech in other languages than
-# the book's, 3 MB; and what only a debugger of the theme reads, 3 MB.
+# the book's, 3 MB; what only a debugger of the theme reads, 3 MB; and its fonts for browsers older than
+# WOFF2, .7 MB.
 UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js \
     input/tex-full.js $(patsubst %,sre/mathmaps/%.json,ca da de es fr hi it nb nn sv)) \
-    scripts/*.map styles/*.map
+    scripts/*.map styles/*.map vendor/fontawesome/webfonts/*.ttf
 
 # The parts of `make test`: all are tried, also after one has failed, and the end says which did, how
 # long each took and what pytest counted. `make part-units` runs one. The book, which one core
