@@ -8,12 +8,16 @@ from scipy.stats import binom, norm
 from bayesloss import GPClassifier, decide_together
 from bayesloss.calibrating.decide_together import f_measure
 
+BY_HITS = np.cumsum([0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0])  # convex
 UTILITIES = {
     "f": f_measure,
     "budget": lambda hits, chosen, positives: hits,
     "costs": lambda hits, chosen, positives: -(chosen - hits) - 3.0 * (positives - hits),
     "saturating": lambda hits, chosen, positives: -np.minimum(chosen + positives - 2 * hits, 3),
     "any": lambda hits, chosen, positives: 1.0 * (chosen + positives == 2 * hits),
+    # Not a number at hits that no choice can have, such as more than there are positives:
+    "roots": lambda hits, chosen, positives: -np.sqrt(positives - hits) - np.sqrt(chosen - hits),
+    "by hits": lambda hits, chosen, positives: BY_HITS[hits] - chosen,  # needs whole numbers
 }
 LINEAR = ("f", "budget", "costs")
 

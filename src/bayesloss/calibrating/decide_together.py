@@ -110,7 +110,7 @@ def decide_together(
         if ranked.bounds[i] <= reached + rounding:
             break
         candidate = np.isin(np.arange(m), ranked.best_first[i, : sizes[i]])
-        hits = read.labels @ candidate
+        hits = read.hits(candidate)
         mean_utility = float(read.weight @ utility(hits, sizes[i], read.positives))
         if mean_utility > reached:
             reached = mean_utility
@@ -129,6 +129,10 @@ class _Draws:
     labels: Float[np.ndarray, "n m"]
     weight: Float[np.ndarray, " n"]
     positives: Int[np.ndarray, " n"]
+
+    def hits(self, chosen: Bool[np.ndarray, " m"]) -> Int[np.ndarray, " n"]:
+        """How many of the chosen cases are positive in each draw."""
+        return (self.labels @ chosen).astype(np.int64)
 
 
 def _read(draws: ArrayLike, sample_weight: ArrayLike | None, pos_label: Any) -> _Draws:
@@ -256,16 +260,20 @@ def _after_one_change(
     chosen: Bool[np.ndarray, " m"], draws: _Draws, utility: Utility
 ) -> Float[np.ndarray, " m"]:
     """The mean utility with each case in turn put in or out."""
-    hits = draws.labels @ chosen
+    hits = draws.hits(chosen)
     size = int(chosen.sum())
     by_case = np.full(len(chosen), -np.inf)
     for sign, cases in ((1, ~chosen), (-1, chosen)):
         if cases.any():
-            # A case that is not positive changes the number chosen alone.
-            if_negative = utility(hits, size + sign, draws.positives)
-            if_positive = utility(hits + sign, size + sign, draws.positives)
-            # Where all chosen cases are positive, none that is not can be put out.
-            if_negative = np.where(hits <= size + sign, if_negative, if_positive)
+            labels = draws.labels[:, cases]
+            # Where none of these cases is positive, or all are, the utility is asked for no other:
+            # it may be undefined at hits that no choice can have.
+            any_negative = ~labels.all(axis=1)
+            any_positive = labels.any(axis=1)
+            hits_if_negative = np.where(any_negative, hits, hits + sign)
+            hits_if_positive = np.where(any_positive, hits + sign, hits)
+            if_negative = utility(hits_if_negative, size + sign, draws.positives)
+            if_positive = utility(hits_if_positive, size + sign, draws.positives)
             gain = draws.weight * (if_positive - if_negative)
-            by_case[cases] = (draws.weight * if_negative).sum() + gain @ draws.labels[:, cases]
+            by_case[cases] = (draws.weight * if_negative).sum() + gain @ labels
     return by_case

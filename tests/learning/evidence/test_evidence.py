@@ -15,11 +15,17 @@ from textbook_joint import simulate
 
 from bayesloss import GP, ISGP, Gaussian, MatsushitaLoss, TrigonometricKernel, maximise_evidence
 from bayesloss.learning.evidence import evidence
-from bayesloss.learning.evidence.evidence import at_smoothness, evidence_gradient
+from bayesloss.learning.evidence.evidence import (
+    at_smoothness,
+    evidence_gradient,
+    joint_at,
+    theta_of,
+)
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
+from bayesloss.learning.sources.priors import CentredISGP
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 OBJECTIVES = pytest.mark.parametrize("objective", ["bound", "laplace"])
@@ -316,6 +322,27 @@ def test_at_another_smoothness_the_prior_is_as_wide(kind):
         shape = TrigonometricKernel(a=a, c=0.25, n_basis=6).eigenvalues
         ratio = other.kernel.eigenvalues / shape
         torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
+
+
+def test_a_level_stays_and_moves_with_the_variance():
+    """What tau was stays; the level's square, 1 - k(0, 0) - tau^2, counts in the slopes."""
+    x, y = simulate(60)
+    kernel = TrigonometricKernel(a=1.6, c=0.5, n_basis=6).scaled(0.3)
+    prior = CentredISGP(kernel, tau=0.3, mu=0.2, gamma=2.5)
+    assert at_smoothness(prior, 4.0).location[-2] == pytest.approx(math.sqrt(1 - 0.3 - 0.3**2))
+    joint = LogJoint.of(prior, Gaussian(20.0), x, y)
+    theta = theta_of(joint)
+
+    def at(theta):
+        return evidence_gradient(theta, partial(joint_at, joint), prior.start(x), "bound")
+
+    here = at(theta)
+    there = laplace(prior, Gaussian(20.0), x, y).evidence_bound
+    assert here.value == pytest.approx(there, abs=1e-8)
+    steps = 1e-5 * torch.eye(5, dtype=torch.float64)
+    slopes = [(at(theta + step).value - at(theta - step).value) / 2e-5 for step in steps]
+    # The values' rounding errors, some 1e-13, are divided by the step.
+    np.testing.assert_allclose(here.gradient, slopes, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("condensed", [False, True])

@@ -92,6 +92,26 @@ class TestBound:
         # Where twins overlap, only what w tells of the half counts: all but a few hundredths.
         assert posterior.log_evidence >= values.mean() - 4 * error - 0.05
 
+    def test_where_nu_counts_as_normal_only_less_is_certain(self):
+        """Jaakkola and Jordan's bound on each label, in the place of its normal average."""
+        prior = PRIORS["isgp"]
+        x, y = labels(20, seed=3)
+        joint = joint_of(prior, Bernoulli(), x, y)
+        found, trouble = nearest(joint, find_mode(joint, prior.start(x)), with_laws=False)
+        assert not trouble
+        mean, variance = found.moments(x)
+        nodes, weights = map(torch.from_numpy, np.polynomial.hermite_e.hermegauss(80))
+        nu = mean[:, None] + variance.sqrt()[:, None] * nodes
+        log_sigmoid = torch.nn.functional.logsigmoid
+        sign = 2 * y - 1
+        normal = log_sigmoid(sign[:, None] * nu) @ weights / math.sqrt(2 * math.pi)
+        xi = (mean**2 + variance).sqrt()
+        certain = log_sigmoid(xi) + (sign * mean - xi) / 2
+        gap = float((normal - certain).sum())
+        assert gap > 0.1
+        # The bound's own average has 20 nodes, good to 1e-7 a label where nu is no wider than 2.
+        assert found.log_evidence - found.evidence_bound == pytest.approx(gap, abs=2e-6)
+
 
 class TestSearch:
     def test_precision_is_the_average_hessian(self):

@@ -76,6 +76,15 @@ class TestNystromBasis:
         level = NystromBasis(SquaredExponential(a=1.7, b=b), self.points, jitter=0.01)
         np.testing.assert_allclose(level.eigenvalues, b * one.eigenvalues, rtol=1e-12)
 
+    def test_prior_variance_at_each_place_is_what_the_points_tell(self):
+        """The variance of the regression on f at the points: k(z, X) k(X, X)^-1 k(X, z)."""
+        z = tensor([-0.4, 0.0, 3.0, 9.0])  # a point, between two, and beyond the last
+        gram = 0.8 * np.exp(-0.85 * (self.points[:, None] - self.points).numpy() ** 2)
+        cross = 0.8 * np.exp(-0.85 * (z[:, None] - self.points).numpy() ** 2)
+        expected = (cross * np.linalg.solve(gram, cross.T).T).sum(axis=1)
+        # The points' matrix has a condition number of 31: two digits of sixteen are lost.
+        np.testing.assert_allclose(self.basis.variance_at(z), expected, rtol=1e-12, atol=1e-13)
+
     @settings(max_examples=200, deadline=None, derandomize=True)
     @given(st.floats(-5, 5), positive, st.integers(2, 12), st.integers(0, 10**6))
     def test_prior_variance_never_exceeds_the_kernel_s(self, z, a, n, seed):

@@ -104,7 +104,7 @@ def theta_of(joint: LogJoint) -> Float[Tensor, " p"]:
 def joint_at(joint: LogJoint, theta: Float[Tensor, " p"]) -> LogJoint:
     """The same joint density at other hyper-parameters; c and M stay."""
     kernel = joint.prior.kernel.scaled(theta[1].exp(), a=1 + theta[0].exp())
-    prior = type(joint.prior)(kernel, mu=theta[3], gamma=theta[2].exp())
+    prior = joint.prior.moved(kernel, mu=theta[3], gamma=theta[2].exp())
     of_likelihood = theta[len(_RANGES) :].exp()
     values = zip(joint.likelihood.hyper_parameters, of_likelihood, strict=True)
     likelihood = joint.likelihood.replace(**dict(values))
@@ -114,7 +114,7 @@ def joint_at(joint: LogJoint, theta: Float[Tensor, " p"]) -> LogJoint:
 def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
     """The same prior, and k(0, 0), at another a."""
     kernel = trigonometric(prior, "whose smoothness a the evidence chooses")
-    return type(prior)(kernel.scaled(kernel.variance, a=a), mu=prior.mu, gamma=prior.gamma)
+    return prior.moved(kernel.scaled(kernel.variance, a=a), mu=prior.mu, gamma=prior.gamma)
 
 
 class EvidenceGradient(NamedTuple):

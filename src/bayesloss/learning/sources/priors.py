@@ -24,7 +24,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -83,6 +83,10 @@ class SourcePrior(ABC, Generic[B]):
         mu = as_number(self.mu)
         gamma = as_number(self.gamma)
         return f"{type(self).__name__}({self.kernel!r}, mu={mu:.4g}, gamma={gamma:.4g})"
+
+    def moved(self, kernel: Any, *, mu: float | Tensor, gamma: float | Tensor) -> Self:
+        """The same prior but for its kernel and its intercept's."""
+        return type(self)(kernel, mu=mu, gamma=gamma)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n independent Gamma from the prior, of shape (n, D)."""
@@ -209,20 +213,28 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
     """
 
     def __init__(
-        self, kernel: TrigonometricKernel, *, tau: float = 0.5, mu: float = 0.0, gamma: float = 1.0
+        self,
+        kernel: TrigonometricKernel,
+        *,
+        tau: float = 0.5,
+        mu: float | Tensor = 0.0,
+        gamma: float | Tensor = 1.0,
     ) -> None:
         super().__init__(kernel, mu=mu, gamma=gamma)
         self.tau = float(tau)
-        variance = as_number(kernel.variance)
-        rest = 1 - variance - self.tau**2
-        if not (rest > 0 and self.tau > 0):
+        rest = 1 - kernel.variance - self.tau**2
+        if not (as_number(rest) > 0 and self.tau > 0):
+            variance = as_number(kernel.variance)
             raise ValueError(
                 f"expected tau > 0, variance + tau^2 < 1, got {tau} and {variance:.4g}"
             )
-        level = self.mu.new_tensor([math.sqrt(rest)])
+        level = rest.sqrt()[None]
         precision_of_level = self.mu.new_tensor([self.tau**-2])
         self.location = torch.cat([self.location[:-1], level, self.location[-1:]])
         self.precision = torch.cat([self.precision[:-1], precision_of_level, self.precision[-1:]])
+
+    def moved(self, kernel: Any, *, mu: float | Tensor, gamma: float | Tensor) -> Self:
+        return type(self)(kernel, tau=self.tau, mu=mu, gamma=gamma)
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
         return _with_intercept(*self.kernel.squares(), level=True)
