@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.learning.data.inputs import DenseInputs
-from bayesloss.learning.weights.coordinates import sampled_hessian
 from bayesloss.learning.weights.linear_scores import LinearScores
 
 
@@ -101,17 +99,3 @@ def test_some_of_the_problems(problem, own):
     )
     assert torch.equal(some.labels, data.labels[[2, 0]])
     assert data.only([0, 1, 2]) is data
-
-
-@pytest.mark.parametrize("preferred", [False, True])
-def test_a_hessian_of_some_rows_is_that_of_all(preferred):
-    """4,096 of 20,000 rows, those far out along one axis up to twenty times as often."""
-    generator = torch.Generator().manual_seed(0)
-    Z = torch.randn((20_000, 3), dtype=torch.float64, generator=generator)
-    mass = torch.rand(20_000, dtype=torch.float64, generator=generator)
-    preference = Z[:, 0] ** 2 + 0.2 if preferred else None
-    centre = torch.full((3,), 0.5, dtype=torch.float64)
-    H = sampled_hessian(DenseInputs(Z), centre, mass, 4096, preference, total=float(mass.sum()))
-    expected = ((Z - centre).T * mass) @ (Z - centre) / mass.sum()
-    # Squares of 4,096 rows have standard errors of sqrt(2 / 4,096) = 0.02 or so; four of these.
-    torch.testing.assert_close(H, expected, rtol=0, atol=0.1)
