@@ -179,15 +179,19 @@ def test_the_band_goes_as_far_as_the_curve():
     np.testing.assert_allclose(mean, model.predict_proba(far)[:, 1], rtol=0.05)
 
 
-@pytest.mark.parametrize(("spread", "by_cases"), [(1.5, False), (0.02, True)])
-def test_log_odds_grow_straight_and_then_by_logarithms(spread, by_cases):
+@pytest.mark.parametrize(
+    ("spread", "by_cases", "copies"), [(1.5, False, 1), (0.02, True, 1), (0.02, True, 10)]
+)
+def test_log_odds_grow_straight_and_then_by_logarithms(spread, by_cases, copies):
     """Scores for given log odds x of the sigmoid, by Brent's method; all on one straight line."""
     s, y = cases(300, spread=spread)
-    model = LinkCalibrator().fit(s, y)
+    groups = np.repeat(np.arange(300), copies) if copies > 1 else None
+    model = LinkCalibrator().fit(np.repeat(s, copies), np.repeat(y, copies), groups=groups)
+    assert model.power_ * copies == pytest.approx(1, abs=0.1)  # copies tell as much as one case
     seen = model.transform_(np.array([s.min(), s.max()]))
     # Three half periods, of which the cases fill 0.8; or as many log odds as cases speak of.
     far = model.centre_ + 3 / 0.8 * (seen[1] - seen[0]) / 2
-    doubt = np.log(301)
+    doubt = np.log1p(model.power_ * copies * 300)
     assert (doubt > far) == by_cases
     far = max(far, doubt)
 

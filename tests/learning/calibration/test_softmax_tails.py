@@ -89,6 +89,17 @@ def test_of_many_cases_a_part_decides_on_the_map_whatever_their_order(monkeypatc
     assert again.g == pytest.approx(some.g, rel=1e-6)
 
 
+def test_each_case_of_a_part_stands_for_those_left_out():
+    """Every third of 3,000: the loss is that of all, but for what neighbours differ by."""
+    logits, y, _ = drawn(3000, lambda z: Tails(t=0.8, g=0.3, c=2.0)(z))
+    behind = logits.max(axis=1, keepdims=True) - logits
+    cases = _Cases(behind, y, np.full(3000, 2.0), VOTE)
+    theta = np.log([0.5, 0.5, 3.0])
+    part = cases.every(3)
+    assert len(part.codes) == 1000
+    assert part.penalised(theta)[0] == pytest.approx(cases.penalised(theta)[0], rel=0.02)
+
+
 def test_the_temperature_is_where_the_penalised_loss_is_least():
     """The loss as written out, with weights, and the prior of log t with variance 4."""
     logits, y, _ = drawn(200, lambda z: 0.1 * z)

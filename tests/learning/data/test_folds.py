@@ -113,6 +113,19 @@ def test_groups_stay_whole_and_classes_are_spread(n_groups):
         assert (counts.max(axis=0) - counts.min(axis=0) <= 6).all()  # two groups of three rows
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rare_class_is_spread_as_evenly_as_a_frequent_one(seed):
+    """In 37 groups of 300, one row each: no fold has two more than another."""
+    generator = np.random.default_rng(seed)
+    sizes = generator.integers(20, 60, 300)
+    groups = np.repeat(np.arange(300), sizes)
+    classes = np.zeros(len(groups), dtype=np.int64)
+    first = sizes.cumsum() - sizes
+    classes[first[generator.choice(300, 37, replace=False)]] = 1
+    found = group_folds(groups, classes, np.ones(len(groups)))
+    assert np.ptp(np.bincount(found.fold[classes == 1], minlength=MANY_FOLDS)) <= 1
+
+
 def test_the_only_row_of_a_class_is_never_held_out():
     X, classes, p = drawn(300)
     classes[:] = 0

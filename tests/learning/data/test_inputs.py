@@ -4,10 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 
 from bayesloss import LinkgisticClassifier
-from bayesloss.learning.data.inputs import canonical, equal_rows
+from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, canonical, equal_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:not converged")
 FORMS = [sparse.csr_array, sparse.csc_matrix]
@@ -60,6 +61,34 @@ def test_many_classes_and_the_path_of_penalties():
         np.testing.assert_allclose(model.predict_proba(sparse.csr_array(X)), p, atol=1e-6)
         if held is not None:
             np.testing.assert_allclose(model.scores_, held, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [
+        ("sum", ["weight"]),
+        ("squares_about", ["centre", "weight"]),
+        ("scores", ["beta"]),
+        ("pull_back", ["slopes"]),
+        ("along", ["directions", "centre"]),
+    ],
+)
+def test_each_operation_is_that_of_the_dense_matrix(operation, arguments):
+    """With weights from 0.5 to 3 and a centre that is not the mean; up to rounding."""
+    X, _ = drawn()
+    n, d = X.shape
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"centre": (d,), "beta": (3, d), "slopes": (3, n), "directions": (d, 2)}
+    given = {
+        name: torch.randn(shape, dtype=torch.float64, generator=generator)
+        for name, shape in shapes.items()
+    }
+    given["weight"] = 0.5 + 2.5 * torch.rand(n, dtype=torch.float64, generator=generator)
+    results = [
+        getattr(inputs, operation)(*(given[name] for name in arguments))
+        for inputs in (SparseInputs(sparse.csr_array(X)), DenseInputs(torch.from_numpy(X)))
+    ]
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
 
 
 def test_explicit_zeros_and_repeated_numbers_change_nothing():

@@ -136,6 +136,18 @@ def test_the_path_ends_when_weaker_penalties_are_no_better():
     assert np.isfinite(model.scores_[:tried]).all() and np.isnan(model.scores_[tried:]).all()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_make_no_penalty_surer(seed):
+    """Each row ten times at a tenth of C is the same data: the same penalty is the strongest."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(60, 3))
+    y = (X[:, 0] + 1.5 * generator.normal(size=60) > 0).astype(int)
+    Cs = np.array([1e-3, 1e-2, 0.1, 1.0, 10.0])
+    once = path(C=Cs).fit(X, y).C_
+    often = path(C=Cs / 10).fit(np.repeat(X, 10, axis=0), np.repeat(y, 10)).C_
+    assert often == pytest.approx(once / 10)
+
+
 def test_groups_are_held_out_whole():
     """Each row thrice, with a little noise: row by row the weakest penalty would look best."""
     X, y = few()

@@ -37,6 +37,16 @@ def test_the_strongest_within_a_standard_error_row_by_row(copies):
     assert chosen == expected
 
 
+def test_a_row_of_little_weight_says_little_of_the_error():
+    """Two rows of five cases each, and one case that differs by more than all others."""
+    found = np.array([[0.5, 0.5, 2.0], [0.4, 0.3, 2.5]])
+    times = np.array([5, 5, 1])
+    behind = np.repeat(found[0] - found[1], times)
+    assert behind.mean() > sem(behind, ddof=0)  # so the stronger penalty is worse
+    weight = torch.from_numpy(times.astype(float))
+    assert strongest_of_the_best(torch.from_numpy(found), weight, float(times.sum())) == 1
+
+
 def test_more_cases_tell_more_penalties_apart():
     found = torch.from_numpy(losses())
     weight = torch.ones(40, dtype=torch.float64)

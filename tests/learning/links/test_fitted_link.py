@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss import GP, ISGPRegressor, LinkgisticClassifier, PaperLink, TrigonometricKernel
+from bayesloss import GP, ISGP, ISGPRegressor, LinkgisticClassifier, PaperLink, TrigonometricKernel
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.fitted_link import FittedLink, mean_slope
@@ -63,6 +63,22 @@ def test_rows_where_the_link_is_held_do_not_rise():
     with pytest.warns(UserWarning, match="far out"):
         model = LinkgisticClassifier(link=LINKS[0]).fit(X, y)
     assert slopes(model.link_, model.scores(X)[1:]).sum() / len(X) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_row_just_beyond_the_period_does_not_count_in_the_mean_slope():
+    """Where nu is held constant, from the end of the period on: one row in ten is 1.2 ends out."""
+    generator = torch.Generator().manual_seed(0)
+    x = 3 * torch.rand(200, dtype=torch.float64, generator=generator) - 1.5
+    prior = ISGP(TrigonometricKernel(a=1.5, c=0.5, n_basis=8))
+    posterior = laplace(prior, Bernoulli(), x, (x + x**3 > 0).double())
+    end = prior.kernel.edge
+    x[::10] = 1.2 * end
+    link = FittedLink.of(
+        posterior, Bernoulli().loss, x, torch.ones_like(x), chance=False, constant_ends=True
+    )
+    same = replace(link, slope=1.0, end=end)
+    expected = slopes(same, x[x < end].numpy()).mean()
+    assert link.slope == pytest.approx(expected, rel=1e-5)
 
 
 def test_all_functions_share_the_scale():

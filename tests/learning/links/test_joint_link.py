@@ -108,6 +108,8 @@ def test_links_take_the_scores_of_weights_at_the_common_scale(classes_of):
         link = sources.link(k, best, data.weight)
         x = link.slope * sources.scale * best.scores[k]
         np.testing.assert_allclose(link.log_odds(x), nu[k], rtol=1e-5, atol=1e-5)
+        ends = (link.low, link.high)
+        assert ends == pytest.approx((float(x.min()), float(x.max())))  # none lies far out
 
 
 def test_slopes_of_sources_are_in_the_scores_before_scaling(classes_of):

@@ -145,6 +145,26 @@ def test_weights_under_a_curve_are_the_likeliest(fold):
     assert abs(factor - 1) > 0.02  # or the test would not see the factor
 
 
+def test_the_penalty_is_divided_by_the_square_of_the_scores_factor():
+    """That factor from SciPy's weights of one move, which begins at a strength of 1."""
+    X, y, weight, data, fit, folds = regression(TOL, weighted=True)
+    weights = FoldWeights(data, fit, folds, TOL)
+    offset = float(weights.offset[0, 0])
+    weights.move(bent)
+    Z = X - data.centre.numpy()
+
+    def loss(beta):
+        x = torch.from_numpy(Z @ beta + offset)
+        likelihood = weight @ log_expit((2 * y - 1) * bent(x)[0].numpy())
+        return -likelihood + beta @ beta / (2 * 0.7)
+
+    found = weights.beta[0, 0].numpy()
+    best = minimize(loss, found, tol=1e-9).x
+    factor = np.linalg.norm(found) / np.linalg.norm(best)
+    assert abs(factor - 1) > 0.02  # or the test would not see its power
+    assert weights.strength == pytest.approx(factor**-2, rel=1e-3)  # the search took 20 steps
+
+
 @pytest.mark.parametrize("spare", [0, 2**23])
 def test_weights_of_many_classes_are_the_likeliest(spare, monkeypatch):
     """Where moves end, the objectives have no slope: by automatic differentiation."""
