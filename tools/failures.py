@@ -9,7 +9,6 @@ page of a long log knows where to look.
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from pathlib import Path
 
 # What colours a terminal, as pytest writes it into XML: an escape, named, and its number.
@@ -17,14 +16,25 @@ COLOUR = re.compile(r"#x1B\[\d*m")
 LONGEST = 120  # characters of a message
 
 
-def failures(reports: Path) -> Iterator[str]:
-    """Yield a line for each test that failed, or that could not begin."""
-    for report in sorted(reports.glob("*.xml")):
-        for case in ElementTree.parse(report).iter("testcase"):
-            for outcome in [*case.iter("failure"), *case.iter("error")]:
-                said = " ".join(COLOUR.sub("", outcome.get("message", "")).split())
-                test = f"{case.get('classname')}::{case.get('name')}"
-                yield f"{report.stem}: {test}: {said[:LONGEST]}"
+def outcomes(report: Path) -> dict[str, str | None]:
+    """Return of each test the message with which it failed or could not begin; else None."""
+    found = dict[str, str | None]()
+    for case in ElementTree.parse(report).iter("testcase"):
+        test = f"{case.get('classname')}::{case.get('name')}"
+        found[test] = None
+        for wrong in [*case.iter("error"), *case.iter("failure")]:
+            found[test] = " ".join(COLOUR.sub("", wrong.get("message", "")).split())
+    return found
+
+
+def failures(reports: Path) -> list[str]:
+    """Return a line for each test that failed, or that could not begin."""
+    return [
+        f"{report.stem}: {test}: {said[:LONGEST]}"
+        for report in sorted(reports.glob("*.xml"))
+        for test, said in outcomes(report).items()
+        if said is not None
+    ]
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
 import torch
+from failures import outcomes
 
 from paperledger.stores.provenance import KERNEL_VARIABLES
 
@@ -70,12 +70,11 @@ def differing(paths: Sequence[str], how: Sequence[str], processor: Mapping[str, 
         command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-n", "2"]
         command += ["-p", "no:cacheprovider", *how, f"--junitxml={report}", *paths]
         status = subprocess.run(command, cwd=ROOT, env={**os.environ, **processor}).returncode
-        cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
-    bad = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
-    failed = [f"{case.get('classname')}::{case.get('name')}" for case in bad]
-    if status and not (status == 1 and bad):
+        found = outcomes(report) if report.exists() else {}
+    failed = [test for test, said in found.items() if said is not None]
+    if status and not (status == 1 and failed):
         failed.append(f"pytest itself, with status {status}: {' '.join(paths)}")
-    return failed, len(cases)
+    return failed, len(found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -129,7 +129,7 @@ def evidence_at(
     kernel = TrigonometricKernel(
         a=here["a"], b=here["b"], c=prior.kernel.c, n_basis=prior.kernel.n_basis
     )
-    there = type(prior)(kernel, mu=here["mu"], gamma=here["gamma"])
+    there = prior.moved(kernel, mu=here["mu"], gamma=here["gamma"])
     noise = Gaussian(here["alpha"])
     joint = LogJoint(there, noise, noise.condense(there.features, data.x, data.y))
     mode = find_mode(joint, found.posterior.mode)
