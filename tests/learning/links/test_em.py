@@ -176,12 +176,12 @@ def test_rounds_are_those_of_brute_force():
     data = LinearScores.of(z, y[None].long(), torch.ones(40, dtype=torch.float64), C)
     fixed, adapted = fit_fixed_link(data, LogLoss(), tol)
     prior = ISGP(TrigonometricKernel(a=1.5, c=c, n_basis=2), gamma=gamma)
-    points = even_normals(2**14, 3)
+    points = even_normals(2**12, 3)
     em = EM(adapted, LinkModel(Bernoulli(), prior, [prior], points, ordered=True), fixed, tol)
     expected = brute_force(z, y, c=c, gamma=gamma, C=C, rounds=2)
     for _ in em.rounds(2):
         pass
-    # Half of it is the draws' error: with 2^12 of them 2e-4 are missing.
+    # Of it 1.3e-4 are missing here, and as much with two or four times as many draws.
     torch.testing.assert_close(em.beta[0], expected, rtol=5e-4, atol=0)
     assert float((fixed.beta[0] - expected).abs().max()) > 0.3
 
