@@ -21,6 +21,8 @@
   const STOP = new Set("a an and can do does don for how i in is it my of on our s t the their this to use using what when with your".split(" "));
   // "Table 3, line 7" is looked for at its table.
   const LINE = /(?<=\d),? (?:lines?|rows?|columns?) \d+\s*$/i;
+  // A number in brackets alone is an equation's, as both papers cite it.
+  const EQUATION = /^\s*(\(\d+\))\s*$/;
   // "W&N equation (13)" is looked for among the claims of its paper.
   const PAPER = /^\s*(W&N|LHG)(?:'s)?,? +(?=\S)/i;
   const KINDS = { section: "section", claim: "claim", api: "package" };
@@ -158,7 +160,7 @@
   function find(query) {
     const quoted = /^\s*["“].+["”]\s*$/.test(query);
     const paper = query.match(PAPER)?.[1].toUpperCase();
-    const place = query.replace(PAPER, "").replace(LINE, "");
+    const place = query.replace(PAPER, "").replace(LINE, "").replace(EQUATION, "equation $1");
     const typed = (quoted ? asWords(query) : told(asWords(place))).split(" ").slice(1);
     const meant = typed.map((word) => corrected(word));
     const wanted = ` ${meant.join(" ")}`;

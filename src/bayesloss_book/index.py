@@ -30,8 +30,8 @@ _LEGEND = [
     (f"3px dotted {_LINES['sigmoid']}", "sigmoid"),
     ("2px dashed currentColor", "true curve"),
     ("1px solid currentColor", "threshold: treat above it"),
-    (f"8px solid {COLOURS['accent']}", "the ill; filled: missed"),
-    (f"8px solid {COLOURS['Linear']}", "the healthy; filled: false alarms"),
+    (f"8px solid {COLOURS['accent']}", "the ill; filled: missed by the learned curve"),
+    (f"8px solid {COLOURS['Linear']}", "the healthy; filled: its false alarms"),
 ]
 _SCRIPT = """
 (() => {
@@ -102,7 +102,7 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
     )
     heads = "".join(
         f"<th scope='col'>{head}</th>"
-        for head in ("of 10,000 patients", "missed", "false alarms", "cost")
+        for head in ("of 10,000 patients", "missed", "false alarms", "cost in false alarms")
     )
     content = (
         f"<div id='cost-slider' data-shown='{json.dumps(shown)}' data-width='{_WIDTH}'>"

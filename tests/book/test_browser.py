@@ -426,6 +426,7 @@ SEARCHES = {
     "expectation propagation": "beyond/loss_ep.html",
     "Platt": "(beyond/calibration|guide/calibration_methods).html.*",
     "LinkCalibrator": "reference/api.*#bayesloss[a-z_.]*.LinkCalibrator",
+    "LHG (5)": "calibrating/decision_theory.html#claim-lhg-equation-5",
     "equation 11": "learning/laplace.html#claim-wn-equation-11",
     "linkgistc": "learning/linkgistic.html",
     "plant": "calibrating/decision_theory.html#.*plant",
